@@ -87,6 +87,7 @@ check: setup
 	$(BIN)/ruff check src tests bench scripts examples setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/page.py types
 
 format: setup
 	$(BIN)/ruff format src tests bench scripts examples setup.py

@@ -38,6 +38,7 @@ def extension(name: str, *others: str) -> Extension:
         sources=[str(folder / f"{stem}.c") for stem in (name.split(".")[-1], *others)],
         define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED else [],
         py_limited_api=LIMITED,
+        depends=["src/insitu/_extension_module.h"],
         extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-g0", "-fvisibility=hidden"],
         optional=not REQUIRED,
     )

@@ -45,9 +45,10 @@ def insitu_combine(paths: Sequence[str] | str, warm: Sequence[str], **how: Any) 
     from insitu.combining.recipe import Recipe
     from insitu.combining.scan_many import scan_many
     from insitu.combining.survey import Survey
+    from insitu.open_options import OpenOptions
     from insitu.scanning.scan_member import Job, make_loader
 
-    job, recipe = Job(), Recipe(**how)
+    job, recipe = Job(), Recipe(OpenOptions.of(**how))
 
     def combine(members: list[Any], files: Sequence[str]) -> Any:
         places = [(number,) for number in range(len(files))]

@@ -1,7 +1,6 @@
 """List what insitu can say to its users: errors, hints, warnings, log lines and command line help.
 
-`python scripts/messages.py` writes tests/messages.txt, in which the wording is reviewed: a change of
-a message shows in the diff of that file. `tests/test_messages.py` compares the two.
+`python scripts/messages.py` prints them; `tests/test_messages.py` holds the rules of their wording.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "insitu"
-LISTED = ROOT / "tests" / "messages.txt"
 
 LOG_METHODS = {"warning", "error", "exception", "info", "critical"}
 PLAIN_ERRORS = {"ValueError", "TypeError", "KeyError", "RuntimeError", "OSError", "ImportError", "NotImplementedError"}
@@ -70,5 +68,4 @@ def _text(node: ast.expr) -> str | None:
 
 
 if __name__ == "__main__":
-    LISTED.write_text(list_messages(), encoding="utf-8")
-    print(f"wrote {LISTED.relative_to(ROOT)}")
+    print(list_messages())

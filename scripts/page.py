@@ -1,9 +1,10 @@
-"""Bundle of the plotting libraries that the explorer's page ships with (uPlot, d3 modules).
+"""Bundle of the plotting libraries that the explorer's page ships with (uPlot, d3 modules), and its types.
 
 `python scripts/page.py build` installs the versions that scripts/plotting/package-lock.json pins into
-`.clients/plotting` and writes the bundle, uPlot's style sheet and the licences into the page's folder
-`vendor`, where they are committed: nobody but a maintainer needs npm. `check` says whether what is
-committed is what the pinned versions give.
+`.clients/plotting` and writes the bundle, its types, uPlot's style sheet and the licences into the
+page's folder `vendor`, where they are committed: nobody but a maintainer needs npm. `check` says
+whether what is committed is what the pinned versions give. `types` checks the JSDoc types of the page
+by TypeScript; where npm is missing or has no network it says so, and is content.
 """
 
 from __future__ import annotations
@@ -21,6 +22,25 @@ VENDOR = ROOT / "src" / "insitu" / "server" / "explorer" / "page" / "vendor"
 SECONDS = 300
 
 
+def install(work: Path) -> None:
+    """Install the pinned versions, unless they are there already.
+
+    Raises
+    ------
+    OSError, subprocess.SubprocessError
+        npm is missing, or cannot install them.
+    """
+    pins = (PINS / "package-lock.json").read_bytes()
+    installed = work / "installed-lock.json"  # written last: an install that was broken off is begun anew
+    if installed.is_file() and installed.read_bytes() == pins:
+        return
+    work.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copyfile(PINS / name, work / name)
+    _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1"], work)
+    installed.write_bytes(pins)
+
+
 def bundle(work: Path = WORK) -> dict[str, bytes]:
     """Return the files of `vendor` by name, made from the pinned versions.
 
@@ -29,16 +49,15 @@ def bundle(work: Path = WORK) -> dict[str, bytes]:
     OSError, subprocess.SubprocessError
         npm is missing, or cannot install the libraries.
     """
-    work.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json", "plotting.js"):
-        shutil.copyfile(PINS / name, work / name)
-    _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"], work)
+    install(work)
+    shutil.copyfile(PINS / "plotting.js", work / "plotting.js")
     esbuild = work / "node_modules" / "esbuild" / "bin" / "esbuild"
     options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--legal-comments=none"]
     _run(["node", str(esbuild), "plotting.js", *options, "--outfile=bundle.js"], work)
     style = work / "node_modules" / "uplot" / "dist" / "uPlot.min.css"
     return {
         "plotting.js": (work / "bundle.js").read_bytes(),
+        "plotting.d.ts": (PINS / "plotting.js").read_bytes(),  # what it exports, and from where, are its types
         "uplot.css": style.read_bytes(),
         "LICENSES.txt": _licences(work / "node_modules").encode(),
     }
@@ -56,8 +75,12 @@ def _licences(modules: Path) -> str:
     return f"\n{'-' * 80}\n\n".join(texts)
 
 
-def _run(command: list[str], folder: Path) -> None:
-    subprocess.run(command, cwd=folder, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+def _run(command: list[str], folder: Path, *, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+    program = shutil.which(command[0])  # on Windows npm is a batch file, which is found by its path only
+    if program is None:
+        raise FileNotFoundError(f"there is no {command[0]} here")
+    command = [program, *command[1:]]
+    return subprocess.run(command, cwd=folder, check=check, timeout=SECONDS, stdin=subprocess.DEVNULL)
 
 
 def build() -> int:
@@ -77,10 +100,27 @@ def check() -> int:
     return int(bool(differing))
 
 
+def check_types() -> int:
+    """Return 1 if the page's JavaScript contradicts its JSDoc types; 0 also where that cannot be checked."""
+    tsc = WORK / "node_modules" / "typescript" / "bin" / "tsc"
+    try:
+        install(WORK)
+        found = _run(["node", str(tsc), "--project", str(PINS / "tsconfig.json")], ROOT, check=False)
+    except (OSError, subprocess.SubprocessError) as problem:
+        print(f"the types of the explorer's page are not checked, TypeScript cannot be had here: {problem}")
+        return 0
+    if found.returncode:
+        return 1
+    print("Success: no issues found in the types of the explorer's page")
+    return 0
+
+
+COMMANDS = {"build": build, "check": check, "types": check_types}
+
 if __name__ == "__main__":
-    if sys.argv[1:] not in (["build"], ["check"]):
+    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
         sys.exit(__doc__)
     try:
-        sys.exit(build() if sys.argv[1] == "build" else check())
+        sys.exit(COMMANDS[sys.argv[1]]())
     except (OSError, subprocess.SubprocessError) as problem:
         sys.exit(f"the plotting libraries could not be installed: {problem}")

@@ -106,7 +106,8 @@ def check_source(path: Path) -> None:
     """Whether a wheel can be built from the source archive, offline."""
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"setup.py", "pyproject.toml", "README.md", "src/insitu/codecs/_decompressors.h", *LICENCES}
+    wanted = {"setup.py", "pyproject.toml", "README.md", *LICENCES}
+    wanted |= {"src/insitu/_extension_module.h", "src/insitu/codecs/_decompressors.h"}
     wanted |= {f"src/{name}.c" for name in EXTENSIONS} | {"src/insitu/codecs/exports.map"}
     wanted |= {f"native_sources/{name}" for name in ("zstd/zstd.h", "libdeflate/libdeflate.h", native_sources.STAMP)}
     expect(wanted <= names, f"{path.name} lacks {', '.join(sorted(wanted - names))}")

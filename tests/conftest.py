@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from plain_xarray import leave_libraries_out
 from real_files import CORPUS
 
-pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent"]
+pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent", "plugins.garbage"]
 
 settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)

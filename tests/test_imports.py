@@ -82,8 +82,8 @@ def test_opening_functions_import_no_module_that_opens() -> None:
     """`from insitu import open_mfdataset` costs less than a tenth of `import xarray`."""
     _, ours = _imported_modules("from insitu import open_dataset, open_datatree, open_mfdataset")
     assert ours == {
-        "insitu", "insitu.combining", "insitu.combining.xarray_default", "insitu.errors", "insitu.forking",
-        "insitu.xarray_bridge", "insitu.xarray_bridge.open_functions",
+        "insitu", "insitu.errors", "insitu.forking", "insitu.open_options", "insitu.xarray_bridge",
+        "insitu.xarray_bridge.engine_keywords", "insitu.xarray_bridge.open_functions",
     }  # fmt: skip
 
 

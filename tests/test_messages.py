@@ -1,4 +1,4 @@
-"""The list of user-visible messages is up to date, and its wording keeps the rules of the house."""
+"""Messages to users keep the rules of the house. `python scripts/messages.py` prints them all."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def _script():  # type: ignore[no-untyped-def]
     return module
 
 
-def test_the_list_is_up_to_date() -> None:
-    script = _script()
-    listed = script.LISTED.read_text(encoding="utf-8")
-    assert listed == script.list_messages(), (
-        "run `python scripts/messages.py` and review the diff of tests/messages.txt"
-    )
+@pytest.fixture(scope="module")
+def messages() -> list[str]:
+    return [line for line in _script().list_messages().splitlines() if line and not line.startswith("##")]
+
+
+def test_messages_are_found(messages: list[str]) -> None:
+    assert len(messages) > 1000
+    assert any("reduction along no axis" in line for line in messages)
 
 
 @pytest.mark.parametrize("riddle", RIDDLES)
-def test_no_message_is_a_riddle(riddle: str) -> None:
-    listed = _script().LISTED.read_text(encoding="utf-8").splitlines()
-    assert not [line for line in listed if re.search(riddle, line)]
+def test_no_message_is_a_riddle(riddle: str, messages: list[str]) -> None:
+    assert not [line for line in messages if re.search(riddle, line)]
 
 
-def test_messages_do_not_shout_or_end_in_two_ways() -> None:
+def test_messages_do_not_shout_or_end_in_two_ways(messages: list[str]) -> None:
     """Errors are one sentence or several; they never end in an exclamation mark or a colon."""
-    listed = _script().LISTED.read_text(encoding="utf-8").splitlines()
-    assert not [line for line in listed if line.endswith(("!", ":", ",", ";")) and not line.startswith("##")]
+    assert not [line for line in messages if line.endswith(("!", ":", ",", ";"))]

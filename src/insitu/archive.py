@@ -55,14 +55,14 @@ from insitu.maintenance import (
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.group import hint_for_names
+from insitu.open_options import OpenOptions, RunOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduced_axes import axes_of_dims
-from insitu.scanning.conventions import Decoding
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Failure, Job, make_loader, scan_member, scan_tree
-from insitu.scanning.scan_url import Verify, can_be_collection, is_saved_tree, scan_stored
+from insitu.scanning.scan_url import can_be_collection, is_saved_tree, scan_stored
 from insitu.scanning.stored_view import stored_view, zarr_tree
 from insitu.sources.address import is_remote
 from insitu.sources.redaction import redact_url
@@ -111,7 +111,7 @@ class Archive:
     """The server that reduces next to the data, if one is used."""
     cache: ChunkCache | None = None
     """Cache of decoded chunks, for later reads."""
-    kept: tuple[Any, ...] = field(default=(), repr=False)
+    in_memory: tuple[Any, ...] = field(default=(), repr=False)
     """Sources in memory: they are found by name only while something refers to them."""
     only_groups: Member | None = field(default=None, repr=False)
     """The first of many files that has groups."""
@@ -166,7 +166,7 @@ class Archive:
         storage_options: Mapping[str, Any] | None = None,
         finish: Callable[[Member], Member] | None = None,
         combine_found: CombineFound | None = None,
-        **how: Any,
+        **more: Any,
     ) -> Archive:
         """Open an archive: one URL, or many files combined.
 
@@ -186,75 +186,67 @@ class Archive:
         finish, combine_found
             Called with the member of each file before files are combined; combines the files
             instead of the recipe.
-        **how
+        **more
             xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining
             (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`).
         """
-        if errors not in ("raise", "warn", "skip"):
-            raise ValueError(f'errors must be "raise", "warn" or "skip", not {errors!r}')
-        urls, storage_options = resolve_references(urls, storage_options)
-        names = (variables,) if isinstance(variables, str) else None if variables is None else tuple(variables)
-        combining = {
-            key: how.pop(key) for key in ("data_vars", "coords", "compat", "join", "combine_attrs") if key in how
-        }
-        decoding = Decoding.of(**how)
-        recipe = Recipe(
-            combine=combine,
-            concat_dim=concat_dim,
-            group=group,
-            variables=names,
-            format=format,
-            decoding=how,
-            unknown=None if finish is None else "it was opened with preprocess=, a function, which cannot be saved",
-            **combining,
-        )
+        given = OpenOptions.of_call(locals(), more)
+        return cls.open_with(urls, given, many=many, finish=finish, combine_found=combine_found)
+
+    @classmethod
+    def open_with(
+        cls,
+        urls: Any,
+        options: OpenOptions,
+        *,
+        many: bool | None = None,
+        finish: Callable[[Member], Member] | None = None,
+        combine_found: CombineFound | None = None,
+    ) -> Archive:
+        """Open an archive with the options of another call: see `open`."""
+        urls, storage_options = resolve_references(urls, options.scan.storage_options)
+        combine = options.combine
         if many is None:
-            is_joined = combine != "by_coords" or concat_dim is not None
+            is_joined = combine.combine != "by_coords" or combine.concat_dim is not None
             many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
         nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))
         if not pairs:
             raise OSError("there are no files to open: the list is empty")
-        found, options, kept = open_objects([url for _, url in pairs], storage_options)
-        job = Job(
-            decoding,
-            group=group,
-            format=format,
-            variables=names,
-            storage_options=options,
-            finish=finish,
-            errors=errors,
-            verify=verify,
-            allow_local=allow_local,
-        )
-        server = active if active is None or isinstance(active, Active) else Active(active, active_required)
+        found, storage_options, in_memory = open_objects([url for _, url in pairs], storage_options)
+        scan = options.scan
+        if storage_options is not scan.storage_options:
+            scan = replace(scan, storage_options=storage_options)
+        unknown = None if finish is None else "it was opened with preprocess=, a function, which cannot be saved"
+        server = options.read.active
+        if server is not None and not isinstance(server, Active):
+            server = Active(server, options.read.active_required)
         archive = cls(
-            job,
-            recipe,
+            Job(scan, options.decode, finish),
+            Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),
             active=server,
-            cache=cache_from_option(cache),
-            kept=kept,
+            cache=cache_from_option(options.read.cache),
+            in_memory=in_memory,
         )
         if many:
-            archive._combine_files([place for place, _ in pairs], combine_found, parallel, progress, resume)
+            archive._combine_files([place for place, _ in pairs], combine_found, options.run)
         return archive
 
-    def _combine_files(
-        self, places: Sequence[Any], combine_found: CombineFound | None, parallel: Any, progress: Any, resume: Any
-    ) -> None:
+    def _combine_files(self, places: Sequence[Any], combine_found: CombineFound | None, run: RunOptions) -> None:
         """Scan the files and combine them, or take the result from the scan cache."""
+        parallel = run.parallel
         engine = None if isinstance(parallel, int) else engine_for(parallel, "parallel", ", a number")
         if engine is not None:
-            self._combine_on_engine(engine, places, combine_found, progress, resume)
+            self._combine_on_engine(engine, places, combine_found, run)
             return
-        if resume:
+        if run.resume:
             count = thread_count(self.urls, parallel)
             with ThreadPoolExecutor(count) if count > 1 else ThisThread() as executor:
-                self._combine_on_engine(ExecutorEngine(executor), places, combine_found, progress, resume)
+                self._combine_on_engine(ExecutorEngine(executor), places, combine_found, run)
             return
-        job, load, known = self.job, make_loader(self.job.storage_options), None
+        job, load, known = self.job, make_loader(self.job.scan.storage_options), None
         if parallel is None and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
         cached = None if known is None else known.find(job, load)
@@ -264,9 +256,9 @@ class Archive:
             return
         check = None if combine_found is not None else self.recipe.type_check()
         with known.recorder.recording() if known is not None else nullcontext():
-            found = scan_many(self.urls, job, parallel=parallel, progress=progress, check=check)
+            found = scan_many(self.urls, job, parallel=parallel, progress=run.progress, check=check)
         if combine_found is None:
-            member = self.recipe.combine_found(found, places, self.urls, load, job.errors)
+            member = self.recipe.combine_found(found, places, self.urls, load, job.scan.errors)
         else:
             member = combine_found(found, places, self.urls)
         if known is not None and not _has_failures(found):
@@ -274,19 +266,19 @@ class Archive:
         self._take(member, Survey.of(found, member), found)
 
     def _combine_on_engine(
-        self, engine: Engine, places: Sequence[Any], combine_found: CombineFound | None, progress: Any, resume: Any
+        self, engine: Engine, places: Sequence[Any], combine_found: CombineFound | None, run: RunOptions
     ) -> None:
         # Imports xarray and pandas, which one file does not need.
         from insitu.combining.combine_on_engine import choose_journal, combine_on_engine
 
-        given = isinstance(resume, Journal)
-        journal = resume if given else choose_journal(resume, self.urls, self.job, self.recipe)
+        is_callers = isinstance(run.resume, Journal)
+        journal = run.resume if is_callers else choose_journal(run.resume, self.urls, self.recipe)
         combined = combine_on_engine(
             self.urls, places, self.job, self.recipe, engine,
-            journal=journal, progress=progress, combine_found=combine_found,
+            journal=journal, progress=run.progress, combine_found=combine_found,
         )  # fmt: skip
         self._take(combined.member, combined.survey, combined.found)
-        if journal is not None and not given:
+        if journal is not None and not is_callers:
             journal.done()
 
     def _take(self, member: Member, survey: Survey, found: ScannedFiles) -> None:
@@ -303,8 +295,8 @@ class Archive:
         if path not in self._members:
             if self.location is None:
                 raise VariableError(f"no group {path!r}", hint="Combined files have one group: open them with group=")
-            whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
-            job = replace(self.job, group=whole or None) if path else self.job
+            whole = "/".join(part for part in ((self.job.scan.group or "").strip("/"), path) if part)
+            job = replace(self.job, scan=replace(self.job.scan, group=whole or None)) if path else self.job
             self._members[path] = self._scan_member(job)
         return self._members[path]
 
@@ -312,10 +304,10 @@ class Archive:
         known = None
         if self.active is None and job is self.job:
             known = CachedArchive.of([self.location], None, job, self.recipe)
-        if known is not None and (cached := known.find(job, make_loader(job.storage_options))) is not None:
+        if known is not None and (cached := known.find(job, make_loader(job.scan.storage_options))) is not None:
             return cached
         with known.recorder.recording() if known is not None else nullcontext():
-            found = scan_member(self.location, job, told=self._scan_by_server(job))
+            found = scan_member(self.location, job, from_server=self._scan_by_server(job))
         if known is not None:
             known.keep(found)
         return found if job.finish is None else job.finish(found)
@@ -323,9 +315,9 @@ class Archive:
     def _scan_by_server(self, job: Job) -> VirtualGroup | None:
         """Return the group as the server next to the data scanned it; None if no server is used."""
         url = self.location
-        if self.active is None or not isinstance(url, str) or not is_remote(url) or job.format is not None:
+        if self.active is None or not isinstance(url, str) or not is_remote(url) or job.scan.format is not None:
             return None
-        return self.active.scan(url, group=job.group, storage_options=job.storage_options)
+        return self.active.scan(url, group=job.scan.group, storage_options=job.scan.storage_options)
 
     def all_members(self, *, remember: bool = False) -> Iterator[tuple[str, Member]]:
         """Yield every group, decoded, with its path; `remember`: see `scan_tree`."""
@@ -354,8 +346,9 @@ class Archive:
             group, _, name = path.strip("/").rpartition("/")
             by_group.setdefault(group, []).append(name)
         for path, names in by_group.items():
-            whole = "/".join(part for part in ((self.job.group or "").strip("/"), path) if part)
-            member = self._scan_member(replace(self.job, group=whole or None, variables=tuple(names)))
+            whole = "/".join(part for part in ((self.job.scan.group or "").strip("/"), path) if part)
+            scan = replace(self.job.scan, group=whole or None, variables=tuple(names))
+            member = self._scan_member(replace(self.job, scan=scan))
             missing = [name for name in names if name not in member.variables]
             if missing:
                 raise VariableError(f"no variable {', '.join(map(repr, missing))}", url=member.source)
@@ -398,19 +391,10 @@ class Archive:
             If stored values are requested and the files of the variable are packed differently.
         """
         if not decode and self.location is not None and not is_saved_tree(self.location):
-            return self._scan_stored(path)
+            # Also what cannot be decoded.
+            return scan_stored(self.location, replace(self.job.scan, variables=(path,))).array(path)
         found = array_from_variable(path, self.variable(path))
-        return found if decode else stored_view(found, path, make_loader(self.job.storage_options))
-
-    def _scan_stored(self, path: str) -> VirtualArray:
-        """Return a variable of one file as it is stored, also if it cannot be decoded."""
-        job = self.job
-        errors: Any = job.errors
-        tree = scan_stored(
-            self.location, group=job.group, variables=[path], errors=errors, format=job.format, verify=job.verify,
-            allow_local=job.allow_local, storage_options=job.storage_options,
-        )  # fmt: skip
-        return tree.array(path)
+        return found if decode else stored_view(found, path, make_loader(self.job.scan.storage_options))
 
     # -- values
 
@@ -428,7 +412,7 @@ class Archive:
     ) -> npt.NDArray[Any]:
         """Read one hyperslab of a variable: see `insitu.read`."""
         array = self.array(path, decode=decode)
-        context = ReadContext(path, self.job.storage_options, cache=self.cache, tally=tally)
+        context = ReadContext(path, self.job.scan.storage_options, cache=self.cache, tally=tally)
         return read_selection(array, selection, context, start=start, count=count, points=points, out=out)
 
     def reduce(
@@ -448,7 +432,7 @@ class Archive:
         """
         array = self.array(path, decode=decode)
         query = ReductionQuery.of(methods, axes_of_dims(array, selection, dim, axes), selection, **how)
-        context = ReadContext(path, self.job.storage_options, tally=tally, keep_alive=self.kept)
+        context = ReadContext(path, self.job.scan.storage_options, tally=tally, keep_alive=self.in_memory)
         found = answer_array(array, query, context, self.active)
         return found[methods] if isinstance(methods, str) else found
 
@@ -458,7 +442,7 @@ class Archive:
         """Save the archive. The suffix of the target chooses the format: see
         `insitu.references.save`.
         """
-        how.setdefault("storage_options", self.job.storage_options)
+        how.setdefault("storage_options", self.job.scan.storage_options)
         save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
 
     def recipe_to_save(self) -> Recipe | None:
@@ -466,7 +450,7 @@ class Archive:
         has.
         """
         if is_saved_tree(self.location):
-            return saved_recipe(os.fspath(self.location), self.job.storage_options)
+            return saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
         if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
             return self.recipe
         return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
@@ -500,7 +484,7 @@ class Archive:
             See `insitu.open_mfdataset`.
         """
         target = self._saved_location()
-        options = self.job.storage_options
+        options = self.job.scan.storage_options
         given = expand_paths(urls, options)
         new, there = known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
@@ -511,10 +495,10 @@ class Archive:
         from insitu.combining.combine_files import NoFilesError  # imports xarray and pandas
 
         try:
-            files = Archive.open(
-                recipe.nest(new, dim), many=True, errors=errors, parallel=parallel, progress=progress,
-                storage_options=options, **recipe.open_options(),
-            )  # fmt: skip
+            opening = recipe.for_more_files(
+                errors=errors, parallel=parallel, progress=progress, storage_options=options
+            )
+            files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
             return replace(empty_append_report(target, dim, there), left_out=problem.left_out)
         done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
@@ -532,12 +516,12 @@ class Archive:
         replacement
             Files to put in their place, in the same step: as for `open`.
         """
-        target, options = self._saved_location(), self.job.storage_options
+        target, options = self._saved_location(), self.job.scan.storage_options
         new = None
         if replacement is not None:
             recipe = saved_recipe(target, options) or Recipe()
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
-            new = Archive.open(files, storage_options=options, **recipe.open_options()).member()
+            new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()
         done = drop(target, urls, replacement=new, storage_options=options)
         self._forget()
         return done
@@ -546,25 +530,25 @@ class Archive:
         """Check that no source changed since it was scanned: see `insitu.check`."""
         saved = isinstance(self.location, str) and is_saved_tree(self.location)
         found: CheckReport = check(
-            self.location if saved else self.tree, storage_options=self.job.storage_options, **how
+            self.location if saved else self.tree, storage_options=self.job.scan.storage_options, **how
         )
         return found
 
     def refresh(self, **how: Any) -> CheckReport:
         """Scan changed sources again, and save the archive: see `insitu.refresh`."""
-        found: CheckReport = refresh(self._saved_location(), storage_options=self.job.storage_options, **how)
+        found: CheckReport = refresh(self._saved_location(), storage_options=self.job.scan.storage_options, **how)
         self._forget()
         return found
 
     def rollback(self) -> RollbackReport:
         """Undo the last change of the saved archive; return which state it is in now."""
-        done = rollback(self._saved_location(), storage_options=self.job.storage_options)
+        done = rollback(self._saved_location(), storage_options=self.job.scan.storage_options)
         self._forget()
         return done
 
     def compact(self) -> CompactReport:
         """Write the references of the saved archive anew, into as few files as possible."""
-        done = compact(self._saved_location(), storage_options=self.job.storage_options)
+        done = compact(self._saved_location(), storage_options=self.job.scan.storage_options)
         self._forget()
         return done
 
@@ -580,7 +564,7 @@ class Archive:
 
     def zarr_store(self, **how: Any) -> InsituStore:
         """Return the archive as a read-only Zarr store: see `insitu.zarr_store`."""
-        return zarr_store_of(self.tree, storage_options=self.job.storage_options, **how)
+        return zarr_store_of(self.tree, storage_options=self.job.scan.storage_options, **how)
 
     def dataset(self, **how: Any) -> xarray.Dataset:
         """Return the archive as a lazy dataset; keywords as for `insitu.open_dataset`

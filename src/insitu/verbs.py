@@ -16,11 +16,12 @@ from insitu.archive import Archive, zarr_store_of
 from insitu.combining.file_names import one_location
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.open_options import OpenOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary, read_selection
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.scanning.scan_member import make_loader
-from insitu.scanning.scan_url import Verify, scan_stored
+from insitu.scanning.scan_url import scan_stored
 from insitu.scanning.stored_view import stored_view
 
 if TYPE_CHECKING:
@@ -84,11 +85,10 @@ def scan(
     Stored(source=Source(url='era5.nc', …), offset=8192, length=52311, filter_mask=0, encoding=0,
     packing=0)
     """
-    names = [variables] if isinstance(variables, str) else variables
-    how: dict[str, Any] = {"errors": errors, "format": format, "verify": verify, "allow_local": allow_local}
+    options = OpenOptions.of_call(locals(), {})
     if not decode:
-        return scan_stored(one_location(url), group=group, variables=names, storage_options=storage_options, **how)
-    return Archive.open(url, group=group, storage_options=storage_options, **how).subtree(names)
+        return scan_stored(one_location(url), options.scan)
+    return Archive.open_with(url, options.replace(variables=None)).subtree(options.scan.variables)
 
 
 def read(
@@ -209,8 +209,8 @@ def reduce(
     along = axes_of_dims(array, selection, dim, axes)
     query = ReductionQuery.of(method, along, selection, skipna=skipna, q=q, edges=edges)
     server = None if active is None else Active(active, active_required)
-    kept = () if isinstance(url, (str, os.PathLike)) else (url,)  # objects in memory are only here
-    context = ReadContext(path, storage_options, tally=tally, keep_alive=kept)
+    in_memory = () if isinstance(url, (str, os.PathLike)) else (url,)  # objects in memory are only here
+    context = ReadContext(path, storage_options, tally=tally, keep_alive=in_memory)
     return answer_array(array, query, context, server)[method]
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
+from forked_commands import run_command
 from insitu.cli.read import parse_slices
 from insitu.errors import SelectionError
-from waiting import LONG
 
 
 def insitu(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env=None)
+    done = run_command(arguments)
     assert done.returncode == code, done.stderr
     return done
 

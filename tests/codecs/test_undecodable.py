@@ -14,6 +14,7 @@ from insitu.cli.info import notes
 from insitu.codecs.undecodable import find_undecodable
 from insitu.errors import InsituError, UnknownCodecError
 from insitu.model import Axis, Codec, Columns, Encoding, Tile, VirtualArray
+from insitu.open_options import ScanOptions
 from insitu.reading import read_array
 from insitu.scanning.scan_url import scan_stored
 from real_files import FILES, list_files
@@ -29,7 +30,7 @@ def test_record_variables_of_several_values_a_record(tmp_path: Path) -> None:
         file.createDimension("x", 3)
         file.createVariable("time_bnds", "f8", ("time", "bnds"))[:] = bounds
         file.createVariable("tas", "f4", ("time", "bnds", "x"))[:] = np.ones((2000, 2, 3))
-    group = scan_stored(str(path))
+    group = scan_stored(str(path), ScanOptions())
     assert group.arrays["time_bnds"].tiles[0].encodings[0].codecs[0].name == "record_member"
     assert notes(group) == []
     assert np.array_equal(insitu.read(path, "time_bnds"), bounds)
@@ -41,7 +42,7 @@ def test_what_is_read_is_not_said_to_be_undecodable(folder: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                group = scan_stored(str(path), errors="warn")
+                group = scan_stored(str(path), ScanOptions(errors="warn"))
             except InsituError:
                 continue
         for _, array in group.all_arrays():

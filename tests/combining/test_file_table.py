@@ -26,6 +26,7 @@ from insitu.combining.scan_progress import ScanProgress
 from insitu.engines.executor import ThisThread
 from insitu.errors import AccessError, CombineError, InsituError
 from insitu.model import VirtualArray
+from insitu.open_options import OpenOptions
 from insitu.scanning.scan_member import Job, make_loader
 from insitu.xarray_bridge import open_mfdataset
 
@@ -351,7 +352,7 @@ def test_progress_on_an_engine(tmp_path: Path, tables: Tables) -> None:
 def test_a_plan_only_where_parts_can_be_joined() -> None:
     load, one = make_loader(None), [(0,), (1,)]
     assert JoinPlan.of(Recipe(), one, load) is not None
-    assert JoinPlan.of(Recipe(combine="nested", concat_dim="time"), one, load) is not None
-    assert JoinPlan.of(Recipe(combine="nested", concat_dim=["a", "b"]), [(0, 0), (0, 1)], load) is None
-    assert JoinPlan.of(Recipe(concat_dim={"member": r"(\d)"}), one, load) is None
-    assert JoinPlan.of(Recipe(combine_attrs="drop_conflicts"), one, load) is None
+    assert JoinPlan.of(Recipe(OpenOptions.of(combine="nested", concat_dim="time")), one, load) is not None
+    assert JoinPlan.of(Recipe(OpenOptions.of(combine="nested", concat_dim=["a", "b"])), [(0, 0), (0, 1)], load) is None
+    assert JoinPlan.of(Recipe(OpenOptions.of(concat_dim={"member": r"(\d)"})), one, load) is None
+    assert JoinPlan.of(Recipe(OpenOptions.of(combine_attrs="drop_conflicts")), one, load) is None

@@ -57,7 +57,7 @@ def _many(tmp_path: Path, count: int) -> list[Member]:
 
 def test_thousands_of_files_are_one_tile(tmp_path: Path) -> None:
     members = _many(tmp_path, 3000)
-    rules = CombineRules(make_loader(None))
+    rules = CombineRules(load=make_loader(None))
     combined = combine_by_coords(list(reversed(members)), rules)
     tas = combined.variables["tas"]
     assert tas.shape[0] == 3000

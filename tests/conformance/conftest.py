@@ -54,9 +54,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
     for item in items:
-        door = getattr(getattr(item, "cls", None), "door", None)
-        if door is not None:
-            reason = reason_for(door.name, item.cls.parent, item.name)
+        functions = getattr(getattr(item, "cls", None), "open_functions", None)
+        if functions is not None:
+            reason = reason_for(functions.name, item.cls.parent, item.name)
         else:
             reason = reason_for_computing(_test_of_computing(item))
         if reason is not None:

@@ -1,6 +1,6 @@
 """Tables of the tests of xarray that insitu does not pass, each with its reason.
 
-Of the backends, a key is `test`, `class::test` or `door:class::test`; the door is "virtual" (`insitu.open_dataset`)
+Of the backends, a key is `test`, `class::test` or `way:class::test`; the way is "virtual" (`insitu.open_dataset`)
 or "engine" (`engine="insitu"`), and `test` may name one set of parameters. Every test in the tables
 must fail: one that passes is reported, so that the tables stay true. Names that the installed
 xarray does not have do no harm.
@@ -144,10 +144,10 @@ def reason_for_computing(test: str) -> str | None:
     return None
 
 
-def reason_for(door: str, parent: str, test: str) -> str | None:
+def reason_for(way: str, parent: str, test: str) -> str | None:
     """Return why a test is expected to fail; None if it should pass."""
     for name in (test, test.partition("[")[0]):
-        for key in (f"{door}:{parent}::{name}", f"{parent}::{name}", f"{door}:{name}", name):
+        for key in (f"{way}:{parent}::{name}", f"{parent}::{name}", f"{way}:{name}", name):
             if key in EXCEPTIONS:
                 return EXCEPTIONS[key]
     return None

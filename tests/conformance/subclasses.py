@@ -1,4 +1,4 @@
-"""Subclasses of xarray's test classes that read through one of insitu's doors."""
+"""Subclasses of xarray's test classes that read in one of the ways that insitu offers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import xarray as xr
 
-from conformance.doors import DOORS, Door
+from conformance.open_functions import WAYS_TO_OPEN, OpenFunctions
 from insitu.lazy_array import LazyArray
 
 __all__ = ["WARNINGS", "subclasses"]
@@ -24,30 +24,30 @@ WARNINGS = (
 
 
 class Reading:
-    """What makes a class of xarray's tests read through a door."""
+    """What makes a class of xarray's tests open files in one of these ways."""
 
-    door: Door
+    open_functions: OpenFunctions
     parent: str
     module: ModuleType
 
     @pytest.fixture(autouse=True)
-    def _through_the_door(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.door.install(monkeypatch, self.module)
+    def _use_open_functions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open_functions.install(monkeypatch, self.module)
 
     def validate_array_type(self, ds: Any) -> None:
         """Look into the variables: a virtual array stands there as it is, not within xarray's own wrappers."""
         others = {name: v for name, v in ds.variables.items() if not isinstance(v._data, LazyArray)}
-        assert self.door.name == "virtual" or len(others) == len(ds.variables)
+        assert self.open_functions.name == "virtual" or len(others) == len(ds.variables)
         super().validate_array_type(xr.Dataset(others))  # type: ignore[misc]
 
     @contextlib.contextmanager
     def open(self, path: Any, **how: Any) -> Iterator[Any]:
-        with self.door.functions["open_dataset"](path, **how) as dataset:
+        with self.open_functions.functions["open_dataset"](path, **how) as dataset:
             yield dataset
 
 
 def subclasses(module: ModuleType, classes: Mapping[str, str | None]) -> dict[str, type]:
-    """Return a subclass for each door and each class that the module has.
+    """Return a subclass for each way to open a file and each class that the module has.
 
     Parameters
     ----------
@@ -58,17 +58,17 @@ def subclasses(module: ModuleType, classes: Mapping[str, str | None]) -> dict[st
         time, or None.
     """
     made = {}
-    for door in DOORS:
+    for functions in WAYS_TO_OPEN:
         for name, other in classes.items():
             parent = getattr(module, name, None)
             if parent is None:
                 continue
-            members: dict[str, Any] = {"door": door, "parent": name, "module": module}
+            members: dict[str, Any] = {"open_functions": functions, "parent": name, "module": module}
             seen = getattr(module, other, None) if other is not None else None
             for test in dir(parent):
                 if test.startswith("test_") and hasattr(seen, test) and test not in AGAIN:
                     members[test] = None
-            title = f"{name}{door.name.title()}"
+            title = f"{name}{functions.name.title()}"
             made[title] = type(title, (Reading, parent), members)
     return made
 

@@ -21,12 +21,16 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlencode
 
+from forked_commands import ADDRESS, forking_address, run_command
 from waiting import LONG, wait_until
 
 FENCE = re.compile(r"^```(?:\{code-cell\} )?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUNNABLE = ("python", "console", "sh")
 """Languages of the blocks that are meant to be run."""
 SENTENCE = re.compile(r"`(insitu [a-z][^`]*)`")
+QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"|(?<=\s)#.*")
+NEEDS_SHELL = re.compile(r"[\n|&;<>$`(){}*?~\\\[]")
+"""Characters that mean more to a shell than to `shlex`, outside quotes and comments."""
 COMMENT = re.compile(r"#.*?(?:`(insitu [a-z][^`\n]*)`|\bor: (insitu [^\n]*))")
 
 
@@ -111,7 +115,10 @@ def command(text: str, shown: Sequence[str] = ()) -> None:
     if text.endswith("&") or (re.search(r"\binsitu (serve|explore)\b", text) and "--help" not in text):
         _start_server(text.removesuffix("&"))
         return
-    done = subprocess.run(text, shell=True, capture_output=True, text=True, timeout=LONG)
+    if text.startswith("insitu ") and not NEEDS_SHELL.search(QUOTED.sub("", text)):
+        done = run_command(shlex.split(text, comments=True)[1:])
+    else:
+        done = subprocess.run(text, shell=True, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, f"{text}\n{done.stderr}"
     printed = " ".join(done.stdout.split())
     for line in shown:
@@ -233,6 +240,7 @@ def run_steps(
         "INSITU_SERVE_PORT": str(port),
         "MPLBACKEND": "Agg",
         "no_proxy": "*",
+        **({ADDRESS: address.lstrip("\0")} if (address := forking_address()) is not None else {}),
         **(environment or {}),
     }
     done = subprocess.run(

@@ -7,17 +7,14 @@ instead of an image, by the same options, variables and files, with addresses an
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from insitu.cli import load_verb
 from insitu.server.metrics import COUNTERS, GAUGES, Metrics
+from server.places import put_object, servers
 from server.serving import free_port, started
 from waiting import LONG
 
@@ -176,26 +174,16 @@ def test_the_dashboard_that_compose_loads() -> None:
     assert len(set(places)) == len(places)
 
 
-def _servers() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("scripts_servers", ROOT / "scripts" / "servers.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_what_compose_starts(tmp_path: Path) -> None:
     """The server, by the variables of the image and of compose; the store; a scrape; the health check; the probes."""
-    h5py, servers = pytest.importorskip("h5py"), _servers()
+    h5py = pytest.importorskip("h5py")
     if (why := servers.reason("seaweedfs")) is not None:
         pytest.skip(why)
     (tmp_path / "store").mkdir()
     (tmp_path / "deployed").mkdir()
     port, service = free_port(), compose()["services"]["insitu"]
     with servers.start("seaweedfs", tmp_path / "store") as store:
-        places = _copy_mounted_files(service, tmp_path / "deployed", servers, store.url)
+        places = _copy_mounted_files(service, tmp_path / "deployed", store.url)
         environment = {
             **image_environment(),
             **{name: places[value] for name, value in service["environment"].items()},
@@ -204,7 +192,7 @@ def test_what_compose_starts(tmp_path: Path) -> None:
         }
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file.create_dataset("t", data=np.arange(10.0), chunks=(5,))
-        _put(store.url, servers, (tmp_path / "a.h5").read_bytes())
+        put_object(store.url, "archive", "a.h5", (tmp_path / "a.h5").read_bytes())
         with started([], f"http://127.0.0.1:{port}", tmp_path / "log", environment) as server:
             (scraped,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
             about = scraped["authorization"]
@@ -232,7 +220,7 @@ def test_what_compose_starts(tmp_path: Path) -> None:
     assert any(entry.get("archive") == "s3://archive/a.h5" for entry in entries)
 
 
-def _copy_mounted_files(service: Any, folder: Path, servers: ModuleType, endpoint: str) -> dict[str, str]:
+def _copy_mounted_files(service: Any, folder: Path, endpoint: str) -> dict[str, str]:
     """Copy what the container sees, with the address and keys of this store; give the path of each by its own."""
     found = compose()
     mounts = {one["target"]: found["configs"][one["source"]]["file"] for one in service["configs"]}
@@ -244,23 +232,3 @@ def _copy_mounted_files(service: Any, folder: Path, servers: ModuleType, endpoin
     text = path.read_text().replace("http://s3:8333", endpoint)
     path.write_text(text.replace("example-key", servers.KEY).replace("example-secret", servers.SECRET))
     return mounts
-
-
-def _put(endpoint: str, servers: ModuleType, data: bytes) -> None:
-    import obstore
-    from obstore.exceptions import BaseError
-    from obstore.store import S3Store
-
-    config: Any = {
-        "endpoint": endpoint, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
-    }  # fmt: skip
-    store = S3Store("archive", config=config, client_options={"allow_http": True})
-    until = time.monotonic() + LONG
-    while True:  # a store that answers may not be ready to store
-        try:
-            obstore.put(store, "a.h5", data)
-            return
-        except (BaseError, OSError):
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.3)

@@ -20,7 +20,8 @@ import xarray as xr
 
 from explorer.conftest import HOSTILE
 from explorer.explorer_page import ExplorerPage, number_in
-from server.serving import CODE, Server, _wait, serving
+from forked_commands import CODE
+from server.serving import Server, _wait, serving
 from waiting import LONG
 
 pytestmark = [pytest.mark.browser, pytest.mark.servers, pytest.mark.slow]

@@ -62,6 +62,37 @@ def test_licences_of_all_libraries_are_there() -> None:
     assert "resolved" not in json.dumps(pinned)  # no address of a registry
 
 
+def test_types_that_cannot_be_checked_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make check` says so where npm is missing, and goes on."""
+    script = load_script("page")
+    monkeypatch.setattr(script, "WORK", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert script.check_types() == 0
+    assert "are not checked" in capsys.readouterr().out
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_types_that_contradict_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script("page")
+    page = tmp_path / "page"
+    page.mkdir()
+    (page / "wrong.js").write_text("/** @param {number} at */\nexport const next = (at) => at.length;\n")
+    (tmp_path / "tsconfig.json").write_text(
+        (script.PINS / "tsconfig.json").read_text().replace("../../src/insitu/server/explorer/page", page.as_posix())
+    )
+    try:
+        script.install(script.WORK)
+    except (OSError, subprocess.SubprocessError) as problem:
+        pytest.skip(f"TypeScript cannot be installed here: {problem}")
+    for name in ("package-lock.json", "package.json"):
+        (tmp_path / name).write_bytes((script.PINS / name).read_bytes())
+    monkeypatch.setattr(script, "PINS", tmp_path)
+    assert script.check_types() == 1
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 def test_the_bundle_is_what_the_pinned_versions_give(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from insitu.model import (
     Encoding,
     Inline,
     Source,
+    SparseTable,
     Stored,
     Tile,
     Unwritten,
@@ -25,7 +26,6 @@ from insitu.model import (
 )
 from insitu.model.cell_counts import CellCounts, count_table
 from insitu.model.derived_tables import ExpandedTable, SelectedTable
-from insitu.references.sparse_table import ListedCells
 from insitu.zarr_metadata.keys import ChunkKeys
 from mosaics import Case, mosaics
 
@@ -93,7 +93,9 @@ def test_declared_counts_are_computed() -> None:
     ):
         assert count_table(table) == CellCounts(stored + absent, stored, absent=absent)
     numbers = np.array([5, 7 << 40])
-    listed = ListedCells((1 << 50,), (Source("f"),), numbers, np.zeros(2, int), np.array([0, 9]), np.array([4, 5]), b"")
+    listed = SparseTable(
+        (1 << 50,), (Source("f"),), numbers, np.zeros(2, int), np.array([0, 9]), np.array([4, 5]), np.zeros(1, int)
+    )
     assert count_table(listed) == CellCounts(1 << 50, 2, unwritten=(1 << 50) - 2, nbytes=9)
 
 

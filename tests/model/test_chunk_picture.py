@@ -34,14 +34,11 @@ from insitu.model import (
     Unwritten,
     VirtualArray,
     VirtualGroup,
-    cell_grid,
-    chunk_picture,
-    chunk_plane,
-    chunk_raster,
     concatenate,
     scatter,
 )
 from insitu.model.encoding_texts import encoding_text, packing_text
+from insitu.pictures import cell_grid, chunk_picture, chunk_plane, chunk_raster
 from insitu.pictures.cell_details import find_cell
 from insitu.pictures.cell_grid import STATES
 from insitu.pictures.chunk_numbering import Numbering

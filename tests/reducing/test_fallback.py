@@ -23,6 +23,7 @@ from insitu.active.fallback import bytes_to_move
 from insitu.active.transport import ServerClient, ServerError, client_for
 from insitu.errors import ActiveWarning, InsituError
 from insitu.model import Codec, Encoding
+from insitu.open_options import OpenOptions, ScanOptions
 from insitu.process_options import options
 from insitu.reading import ReadContext
 from insitu.reducing import ReductionQuery
@@ -164,7 +165,8 @@ SECRETS = {"key": "AK", "secret": HUSH, "headers": {"Authorization": f"Bearer {H
         ServerClient("http://host", HUSH),
         ServerClient(f"http://:{HUSH}@host"),
         ReadContext("t", SECRETS, active=Active("http://host", token=HUSH)),
-        Job(storage_options=SECRETS),
+        Job(ScanOptions(storage_options=SECRETS)),
+        OpenOptions.of(storage_options=SECRETS),
         Settings(tokens=(HUSH,), storage_options={"s3://": SECRETS}),
         Credentials("me", HUSH),
         FoundCredentials({"secret_access_key": HUSH}),

@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,25 +45,40 @@ CASES = [
 ]
 
 
-def run(library: Path, folder: Path, *words: str) -> dict[str, int]:
-    done = subprocess.run(
-        [sys.executable, KILLS / "die_everywhere.py", library, folder, *words],
-        env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, timeout=LONG, check=False,
+Killer = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def kill_at_every_call(library: Path) -> Iterator[Killer]:
+    """A function that kills a writer at every call, in a process that has imported what writers import."""
+    process = subprocess.Popen(
+        [sys.executable, KILLS / "die_everywhere.py", library],
+        env={**os.environ, "LD_PRELOAD": str(library)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    told: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def kill(folder: Path, *words: Any) -> dict[str, Any]:
+        print(json.dumps([str(folder), *words]), file=process.stdin, flush=True)
+        line = process.stdout.readline()
+        assert line, f"the process ended: {process.wait(LONG)}"
+        answer: dict[str, Any] = json.loads(line)
+        assert "failed" not in answer, answer["failed"]
+        return answer
+
+    with process:
+        yield kill
+        process.stdin.close()
 
 
 @pytest.mark.parametrize(("work", "suffix"), CASES)
-def test_killed_at_every_call(library: Path, tmp_path: Path, work: str, suffix: str) -> None:
+def test_killed_at_every_call(kill_at_every_call: Killer, tmp_path: Path, work: str, suffix: str) -> None:
     if suffix == ".icechunk":
         pytest.importorskip("icechunk")
-    told = run(library, tmp_path, work, suffix)
-    assert told["old"] >= 2
-    assert told["calls"] == told["old"] + told["new"]
+    counted = kill_at_every_call(tmp_path, work, suffix)
+    assert counted["old"] >= 2
+    assert counted["calls"] == counted["old"] + counted["new"]
 
 
-def test_killed_where_directories_cannot_be_exchanged(library: Path, tmp_path: Path) -> None:
-    told = run(library, tmp_path, "save", ".parq", "--two-steps")
-    assert told["new"] >= 1
+def test_killed_where_directories_cannot_be_exchanged(kill_at_every_call: Killer, tmp_path: Path) -> None:
+    assert kill_at_every_call(tmp_path, "save", ".parq", False)["new"] >= 1

@@ -12,6 +12,7 @@ import zarr
 
 import insitu
 from insitu.errors import AccessError, FormatError
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.zarr import open_zarr
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
 from insitu.reading import read_array
@@ -83,9 +84,9 @@ def test_zarr_stores_on_the_web(tmp_path: Path, site: Any, zarr_format: int, con
     url = f"{site.url}/s.zarr"
     if not consolidated:
         with pytest.raises(FormatError, match="variables="):
-            open_zarr(url)
+            open_zarr(url, ScanRequest())
     site.requests.clear()
-    group = open_zarr(url, variables=None if consolidated else ["g/a"])
+    group = open_zarr(url, ScanRequest(variables=None if consolidated else ["g/a"]))
     assert group is not None
     if consolidated:
         assert len(site.requests) == (1 if zarr_format == 3 else 2)
@@ -110,6 +111,6 @@ def test_zarr_stores_on_the_web(tmp_path: Path, site: Any, zarr_format: int, con
 def test_a_zip_on_the_web(tmp_path: Path, site: Any) -> None:
     with zarr.storage.ZipStore(tmp_path / "s.zip", mode="w") as store:
         zarr.create_array(store, name="a", shape=(8, 6), chunks=(2, 3), dtype="i4")[:3] = np.arange(18).reshape(3, 6)
-    group = open_zarr(f"{site.url}/s.zip")
+    group = open_zarr(f"{site.url}/s.zip", ScanRequest())
     assert group is not None
     assert read_array(group.array("a"))[:3].tolist() == np.arange(18).reshape(3, 6).tolist()

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import insitu
 from insitu.errors import FormatError, InsituError
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.zarr import open_zarr
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import open_references, save
@@ -170,7 +171,7 @@ def test_zarr_documents(tmp_path_factory: pytest.TempPathFactory, data: st.DataO
     documents = [path for path in folder.rglob("*") if path.name in ("zarr.json", ".zarray", ".zgroup", ".zattrs")]
     path = data.draw(st.sampled_from(sorted(documents)))
     path.write_text(json.dumps(change_document(data.draw, json.loads(path.read_text()))))
-    assert_readable_or_located_error(lambda: read_everything(open_zarr(str(folder))), str(folder))
+    assert_readable_or_located_error(lambda: read_everything(open_zarr(str(folder), ScanRequest())), str(folder))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.zarr import open_zarr
 from insitu.model import Inline, Unwritten, VirtualGroup, concatenate
 from insitu.reading import read_array
@@ -20,7 +21,7 @@ def store(path: Path, zarr_format: int, **options: object) -> VirtualGroup:
     root = zarr.create_group(path, zarr_format=zarr_format)
     array = root.create_array("a", shape=(8, 6), chunks=(2, 3), dtype="i4", fill_value=-3, **options)
     array[:3] = np.arange(18).reshape(3, 6)
-    group = open_zarr(str(path))
+    group = open_zarr(str(path), ScanRequest())
     assert group is not None
     return group
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from server.serving import CODE, Server
+from forked_commands import CODE
+from server.serving import Server
 from waiting import LONG
 
 

@@ -9,7 +9,6 @@ import http.client
 import importlib.util
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -21,13 +20,14 @@ from urllib.parse import quote, urlsplit
 import cbor2
 import numpy as np
 
-from waiting import LONG
+from waiting import LONG, wait_until
 
 KEYS = ["bytes", "dtype", "shape", "shape_as_bytes", "count", "count_as_bytes", "byte_order"]
 VALUES = np.arange(1, 25, dtype="<i4").reshape(2, 3, 4)
 
 
-def _script(name: str) -> ModuleType:
+def load_script(name: str) -> ModuleType:
+    """A module of the folder `scripts`."""
     path = Path(__file__).resolve().parents[2] / "scripts" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"protocol_{name}", path)
     assert spec is not None
@@ -38,7 +38,28 @@ def _script(name: str) -> ModuleType:
     return module
 
 
-servers = _script("servers")
+servers = load_script("servers")
+
+
+def put_object(endpoint: str, bucket: str, name: str, data: bytes) -> None:
+    """Write an object, and its bucket, as soon as the S3 server can: one that answers may not be ready to store."""
+    import obstore
+    from obstore.exceptions import BaseError
+    from obstore.store import S3Store
+
+    config: Any = {
+        "endpoint": endpoint, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
+    }  # fmt: skip
+    store = S3Store(bucket, config=config, client_options={"allow_http": True})
+
+    def put() -> bool:
+        try:
+            obstore.put(store, name, data)
+        except (BaseError, OSError):
+            return False
+        return True
+
+    wait_until(put, f"{bucket}/{name} cannot be written")
 
 
 def basic(name: str, secret: str) -> dict[str, str]:
@@ -145,26 +166,10 @@ class Website(BaseHTTPRequestHandler):
 
 
 def bucket_of(endpoint: str, numbers: Iterator[int]) -> Callable[[bytes], str]:
-    import obstore
-    from obstore.exceptions import BaseError
-    from obstore.store import S3Store
-
-    config: Any = {
-        "endpoint": endpoint, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
-    }  # fmt: skip
-    stores = {name: S3Store(name, config=config, client_options={"allow_http": True}) for name in ("private", "public")}
-
     def put(data: bytes, bucket: str = "private") -> str:
         key = f"a b/x{next(numbers)}"
-        until = time.monotonic() + LONG
-        while True:  # a store that answers may not be ready to store
-            try:
-                obstore.put(stores[bucket], key, data)
-                return f"{endpoint}/{bucket}/{quote(key)}"
-            except (BaseError, OSError):
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.3)
+        put_object(endpoint, bucket, key, data)
+        return f"{endpoint}/{bucket}/{quote(key)}"
 
     put(b"x", "public")
     return put

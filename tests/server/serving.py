@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +20,8 @@ import cbor2
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
+from forked_commands import ForkedProcess, start_command, start_in_new_interpreter
 from waiting import LONG
-
-CODE = "import sys; from insitu.cli import app; app(sys.argv[1:])"
 
 
 def free_port() -> int:
@@ -75,7 +73,7 @@ class Answer:
 @dataclass
 class Server:
     url: str
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess | subprocess.Popen[Any]
     log: Path
 
     def __post_init__(self) -> None:
@@ -111,26 +109,41 @@ class Server:
 
 @contextmanager
 def serving(
-    roots: Sequence[Any], log: Path, *options: str, scheme: str = "http", environment: dict[str, str] | None = None
+    roots: Sequence[Any],
+    log: Path,
+    *options: str,
+    scheme: str = "http",
+    environment: dict[str, str] | None = None,
+    forked: bool = True,
 ) -> Iterator[Server]:
-    """`insitu serve` with these roots, for as long as the block lasts."""
+    """`insitu serve` with these roots, for as long as the block lasts.
+
+    Parameters
+    ----------
+    roots, log, options
+        What it serves, where its output goes, and its other arguments.
+    scheme
+        Of its URL.
+    environment
+        Variables beside those of this process.
+    forked
+        Whether it may be a fork: a test that measures its memory would measure what other commands import.
+    """
     port = free_port()
     arguments = [*map(str, roots), "--port", str(port), *options]
-    with started(arguments, f"{scheme}://127.0.0.1:{port}", log, environment) as server:
+    with started(arguments, f"{scheme}://127.0.0.1:{port}", log, environment, forked=forked) as server:
         yield server
 
 
 @contextmanager
 def started(
-    arguments: Sequence[str], url: str, log: Path, environment: dict[str, str] | None = None
+    arguments: Sequence[str], url: str, log: Path, environment: dict[str, str] | None = None, *, forked: bool = True
 ) -> Iterator[Server]:
     """`insitu serve` with these arguments, which make it listen at that URL, for as long as the block lasts."""
+    start = start_command if forked else start_in_new_interpreter
     with open(log, "wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", CODE, "serve", *arguments],
-            stderr=file,
-            stdout=file,
-            env={**os.environ, **(environment or {})},
+        process = start(
+            ["serve", *arguments], environment={**os.environ, **(environment or {})}, stdout=file, stderr=file
         )
     server = Server(url, process, log)
     try:
@@ -156,5 +169,5 @@ def _wait(server: Server, seconds: float = LONG) -> None:
                 return
         except urllib3.exceptions.HTTPError:
             pass
-        time.sleep(0.1)
+        time.sleep(0.02)
     raise AssertionError(f"no answer: {server.log.read_text()}")

@@ -4,20 +4,18 @@ and without, and over HTTP.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from docs.running import blocks
+from server.places import load_script, put_object, servers
 from server.serving import serving
 from waiting import LONG
 
@@ -27,17 +25,7 @@ FILL = np.float32(1e20)
 TOKEN = "a-token"
 
 
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"scripts_{name}", SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-servers, active_storage = _script("servers"), _script("active_storage")
+active_storage = load_script("active_storage")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +77,7 @@ def places(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         serving([s3.url, web.url], folder / "guarded.log", *tokens) as guarded,
     ):
         for bucket in ("private", "public"):
-            _put(s3.url, bucket, path.read_bytes())
+            put_object(s3.url, bucket, "archive.nc", path.read_bytes())
         how = {"client_kwargs": {"endpoint_url": s3.url}}
         keys = {"key": servers.KEY, "secret": servers.SECRET}
         yield {
@@ -108,26 +96,6 @@ def places(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
             "web": {"url": f"{web.url}/archive.nc", "interface": "https", "storage_options": {}, "server": running.url},
             "guarded": {"server": guarded.url},
         }
-
-
-def _put(endpoint: str, bucket: str, data: bytes) -> None:
-    import obstore
-    from obstore.exceptions import BaseError
-    from obstore.store import S3Store
-
-    config: Any = {
-        "endpoint": endpoint, "access_key_id": servers.KEY, "secret_access_key": servers.SECRET, "region": "us-east-1"
-    }  # fmt: skip
-    store = S3Store(bucket, config=config, client_options={"allow_http": True})
-    until = time.monotonic() + LONG
-    while True:  # a store that answers may not be ready to store
-        try:
-            obstore.put(store, "archive.nc", data)
-            return
-        except (BaseError, OSError):
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.3)
 
 
 def _run(cases: list[dict[str, Any]]) -> list[Any]:

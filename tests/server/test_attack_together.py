@@ -18,7 +18,10 @@ def test_half_a_minute_of_attacks(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     write_files(folder)
-    with serving([folder], tmp_path / "log", *OPTIONS) as server, MemoryWatch(server.process.pid) as memory:
+    with (
+        serving([folder], tmp_path / "log", *OPTIONS, forked=False) as server,
+        MemoryWatch(server.process.pid) as memory,
+    ):
         attackers = Attackers(server.url, folder)
         attacking = threading.Thread(target=attackers.run)
         attacking.start()

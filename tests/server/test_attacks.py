@@ -35,7 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that takes 100 KB at a time."""
     log = tmp_path_factory.mktemp("log") / "serve.log"
-    with serving([folder], log, "--max-request", "0.1", "--memory", "0.25", "--max-chunk", "256") as running:
+    with serving(
+        [folder], log, "--max-request", "0.1", "--memory", "0.25", "--max-chunk", "256", forked=False
+    ) as running:
         yield running
 
 

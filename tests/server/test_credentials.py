@@ -266,15 +266,15 @@ def test_scans_cache(site: Site) -> None:
 
 
 def test_members_of_archives(site: Site) -> None:
-    from insitu.formats.containers.member_list import list_members
+    from insitu.formats.containers.entry_list import list_entries
 
     url = f"{site.url}/header/x.zip"
     with access_policy_scope(_All()):
         source = open_source(url, {"headers": ANN})
-        assert [member.name for member in list_members(source)] == ["a.nc"]
+        assert [member.name for member in list_entries(source)] == ["a.nc"]
         facts = source.describe()
         with pytest.raises(PermissionError):
-            list_members(open_source(url, expected=facts))
+            list_entries(open_source(url, expected=facts))
 
 
 KEYS = {
@@ -302,7 +302,7 @@ def test_object_store_takes_nothing_from_the_operator(
     with access_policy_scope(_All()):
         found = open_source(f"{scheme}://bucket/key", client)
         bucket, _ = open_bucket(f"{scheme}://bucket/key", client) or (None, "")
-    sent = f"{found._given} {found._settings['headers']}"  # type: ignore[attr-defined]
+    sent = f"{found._address} {found._settings['headers']}"  # type: ignore[attr-defined]
     assert "operator" not in sent.lower()
     assert bucket is not None
     assert bucket.secret(*KEYS[scheme]) == ""

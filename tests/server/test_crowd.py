@@ -98,7 +98,7 @@ def visit(server: Server, folder: Path, number: int, wrong: list[Any], done: lis
 
 
 def test_two_hundred_clients(archive: Path, tmp_path: Path) -> None:
-    with serving([archive], tmp_path / "log", "--memory", "0.2", "--max-chunk", "64") as server:
+    with serving([archive], tmp_path / "log", "--memory", "0.2", "--max-chunk", "64", forked=False) as server:
         wrong: list[Any] = []
         done: list[int] = []
         threads = [threading.Thread(target=visit, args=(server, archive, i, wrong, done)) for i in range(200)]
@@ -155,7 +155,7 @@ def test_a_client_that_hangs_up(archive: Path, tmp_path: Path) -> None:
         file.create_dataset(
             "t", data=np.zeros((200, 1000, 300), "f4"), chunks=(10, 1000, 300), compression="gzip", compression_opts=1
         )
-    with serving([archive], tmp_path / "log", "--memory", "0.5") as server:
+    with serving([archive], tmp_path / "log", "--memory", "0.5", forked=False) as server:
         for _ in range(6):
             pool = urllib3.PoolManager()
             body = {"jobs": [{"url": str(archive / "large.h5"), "variable": "t"}]}

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ class Watched:
 def watched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     log = tmp_path_factory.mktemp("log") / "serve.log"
     options = ("--memory", str(MEMORY), "--cache", "0.0625", "--max-chunk", "64", "--timeout", str(SECONDS))
-    with serving([folder], log, *options) as running:
+    with serving([folder], log, *options, forked=False) as running:
         found = Watched(running)
         for _ in range(2):  # the first time something is imported
             begun = found.processor_seconds()
@@ -129,9 +130,14 @@ def encodings(codecs: list[Any], dtype: str = "<i4") -> list[dict[str, Any]]:
     return [{"dtype": dtype, "codecs": codecs, "order": None, "fill": None}]
 
 
+@cache
+def make_bomb() -> dict[str, Any]:
+    """256 MiB of zeros; to deflate them takes a second."""
+    return {"shape": [1 << 25], "kind": "<i8", "deflated": zlib.compress(bytes(8 << 25), 9)}
+
+
 ZEROS = {"index": [0] * 10**6}
 MANY = {"take": column([1 << 26])}
-BOMB = {"shape": [1 << 25], "kind": "<i8", "deflated": zlib.compress(bytes(8 << 25), 9)}
 SELECTIONS: dict[str, tuple[str, Any]] = {
     "10⁶ zeros": ("x", [ZEROS]),
     "10⁶ zeros twice": ("x", [ZEROS, ZEROS]),
@@ -147,26 +153,30 @@ SELECTIONS: dict[str, tuple[str, Any]] = {
     "4 million chunks": ("tiny", None),
     "4 million chunks backwards": ("tiny", [{"slice": [None, None, -1]}]),
 }
-TABLES: dict[str, dict[str, Any]] = {
-    "shape 2⁶²": table([1 << 62], [1 << 62]),
-    "shape 2⁶² in chunks": table([1 << 62], [1 << 40]),
-    "shape 2³¹ x 2³¹": table([1 << 31, 1 << 31], [1 << 31, 1 << 31]),
-    "shape 2⁶² x 2⁶²": table([1 << 62, 1 << 62], [1 << 62, 1 << 62]),
-    "no tiles": {**table([1 << 60], [1 << 60]), "tiles": [], "origins": column([0, 1])},
-    "a raw chunk of 2⁶² bytes": table([1 << 62], [1 << 62], "|i1", source=0, length=1 << 62),
-    "a raw chunk of 2⁴⁰ bytes": table([1 << 40], [1 << 40], "|i1", source=0, length=1 << 40),
-    "|S2147483647": table([4], [4], "|S2147483647"),
-    "<U536870911": table([4], [4], "<U536870911"),
-    "|S2147483647 of an object": table([4], [4], "|S2147483647", source=0, length=100),
-    "a structure of gigabytes": table([4], [4], [["a", "<i4", [1 << 14, 1 << 14]]]),
-    "2²⁰ cells": table([1 << 20], [1]),
-    "2²⁶ cells": table([1 << 26], [1]),
-    "deflated zeros": table([1 << 25], [1], offset=BOMB, length=BOMB),
-    "10,000 codecs": table(
+TABLES: dict[str, Callable[[], dict[str, Any]]] = {
+    "shape 2⁶²": lambda: table([1 << 62], [1 << 62]),
+    "shape 2⁶² in chunks": lambda: table([1 << 62], [1 << 40]),
+    "shape 2³¹ x 2³¹": lambda: table([1 << 31, 1 << 31], [1 << 31, 1 << 31]),
+    "shape 2⁶² x 2⁶²": lambda: table([1 << 62, 1 << 62], [1 << 62, 1 << 62]),
+    "no tiles": lambda: {**table([1 << 60], [1 << 60]), "tiles": [], "origins": column([0, 1])},
+    "a raw chunk of 2⁶² bytes": lambda: table([1 << 62], [1 << 62], "|i1", source=0, length=1 << 62),
+    "a raw chunk of 2⁴⁰ bytes": lambda: table([1 << 40], [1 << 40], "|i1", source=0, length=1 << 40),
+    "|S2147483647": lambda: table([4], [4], "|S2147483647"),
+    "<U536870911": lambda: table([4], [4], "<U536870911"),
+    "|S2147483647 of an object": lambda: table([4], [4], "|S2147483647", source=0, length=100),
+    "a structure of gigabytes": lambda: table([4], [4], [["a", "<i4", [1 << 14, 1 << 14]]]),
+    "2²⁰ cells": lambda: table([1 << 20], [1]),
+    "2²⁶ cells": lambda: table([1 << 26], [1]),
+    "deflated zeros": lambda: table([1 << 25], [1], offset=make_bomb(), length=make_bomb()),
+    "10,000 codecs": lambda: table(
         [4], [4], source=0, length=16, encodings=encodings([["shuffle", {"elementsize": 4}]] * 10**4)
     ),
-    "a codec of a megabyte": table([4], [4], source=0, length=16, encodings=encodings([["zlib", {"x": "y" * 10**6}]])),
-    "a chunk of half a gigabyte": table([1 << 27], [1 << 27], source=0, length=64, encodings=encodings([["zlib", {}]])),
+    "a codec of a megabyte": lambda: table(
+        [4], [4], source=0, length=16, encodings=encodings([["zlib", {"x": "y" * 10**6}]])
+    ),
+    "a chunk of half a gigabyte": lambda: table(
+        [1 << 27], [1 << 27], source=0, length=64, encodings=encodings([["zlib", {}]])
+    ),
 }
 RULES: dict[str, dict[str, Any]] = {
     "groups without end": {"groups": {"axis": 0, "codes": [0] * 100, "count": (1 << 31) - 1}},
@@ -235,7 +245,7 @@ def test_selections(watched: Watched, folder: Path, route: str, name: str) -> No
 @pytest.mark.parametrize("route", ["reduce", "read"])
 @pytest.mark.parametrize("name", TABLES)
 def test_tables(watched: Watched, folder: Path, route: str, name: str) -> None:
-    array = {**TABLES[name], "sources": [[str(folder / "x"), None, None, None, False]]}
+    array = {**TABLES[name](), "sources": [[str(folder / "x"), None, None, None, False]]}
     job = {"array": array} | ({"methods": ["sum"]} if route == "reduce" else {})
     post(watched, f"/{route}", cbor2.dumps({"jobs": [job]}), "application/cbor")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray, concatenate
 from insitu.reading.estimate import estimate_read
-from insitu.server.explorer.field_sampling import Box, Sampling, sample_field, sample_side
+from insitu.server.explorer.field_sampling import FieldBox, Sampling, sample_field, sample_side
 
 ZLIB = Encoding(np.dtype("<f4"), (Codec("zlib"),))
 
@@ -23,7 +23,7 @@ def array_of(shape: Sequence[int], chunks: Sequence[int], encoding: Encoding = Z
     return VirtualArray.of(tile, dims=[f"d{number}" for number in range(len(shape))])
 
 
-def sample(array: VirtualArray, box: Box, pixels: tuple[int, int], how: str, budget: int) -> Sampling | None:
+def sample(array: VirtualArray, box: FieldBox, pixels: tuple[int, int], how: str, budget: int) -> Sampling | None:
     lead = (0,) * (array.ndim - 2)
     sides = (array.ndim - 2, array.ndim - 1)
     return sample_field(array, sides, lambda rows, columns: (*lead, rows, columns), box, pixels, how, budget)
@@ -45,14 +45,14 @@ def decoded(array: VirtualArray, found: Sampling) -> int:
 
 
 def test_everything_that_fits() -> None:
-    found = sample(array_of((90, 180), (45, 60)), Box(0, 90, 0, 180), (90, 180), "auto", 1 << 20)
+    found = sample(array_of((90, 180), (45, 60)), FieldBox(0, 90, 0, 180), (90, 180), "auto", 1 << 20)
     assert found is not None
     assert (found.method, found.y.step, found.x.step, found.share) == ("all", 1, 1, 1.0)
     assert (found.y.selector, found.x.selector) == (slice(0, 90), slice(0, 180))
 
 
 def test_means_within_the_budget_only() -> None:
-    array, box = array_of((1000, 1000), (100, 100)), Box(0, 1000, 0, 1000)
+    array, box = array_of((1000, 1000), (100, 100)), FieldBox(0, 1000, 0, 1000)
     means = sample(array, box, (100, 100), "mean", 4_000_000)
     assert means is not None
     assert (means.method, means.y.step) == ("mean", 10)
@@ -66,7 +66,7 @@ def test_a_huge_image_without_overviews() -> None:
     """A picture of 10¹⁰ elements touches a bounded number of chunks, in all parts of the image."""
     array = array_of((100_000, 100_000), (512, 512))
     budget = 64 << 20
-    found = sample(array, Box(0, 100_000, 0, 100_000), (600, 800), "auto", budget)
+    found = sample(array, FieldBox(0, 100_000, 0, 100_000), (600, 800), "auto", budget)
     assert found is not None
     chosen = Selection.of((found.y.selector, found.x.selector), array.shape)
     assert estimate_read(array, chosen).decoded <= budget
@@ -85,7 +85,7 @@ def test_a_huge_image_without_overviews() -> None:
 
 def test_a_chunk_that_is_larger_than_the_budget_is_read_alone() -> None:
     array = array_of((50, 4000, 4000), (50, 2000, 2000))
-    found = sample(array, Box(0, 4000, 0, 4000), (100, 100), "auto", 1 << 20)
+    found = sample(array, FieldBox(0, 4000, 0, 4000), (100, 100), "auto", 1 << 20)
     assert found is not None
     assert found.share == 0.25
     assert decoded(array, found) == 4 * 50 * 2000 * 2000
@@ -97,7 +97,7 @@ def test_a_mosaic_of_files() -> None:
     one = 10 * 3000 * 4
     chosen = Selection.of(np.s_[25:61, 5:9], array.shape)
     assert estimate_read(array, chosen).decoded == 5 * one
-    found = sample(array, Box(0, 3000, 0, 3000), (100, 100), "nearest", 20 * one)
+    found = sample(array, FieldBox(0, 3000, 0, 3000), (100, 100), "nearest", 20 * one)
     assert found is not None
     chosen = Selection.of((found.y.selector, found.x.selector), array.shape)
     assert 10 * one <= estimate_read(array, chosen).decoded <= 20 * one
@@ -117,7 +117,7 @@ def test_any_field(data: Any) -> None:
     shape, chunks = ([data.draw(numbers) for _ in range(2)] for _ in range(2))
     array = array_of(shape, chunks)
     top, left = data.draw(st.integers(0, shape[0] - 1)), data.draw(st.integers(0, shape[1] - 1))
-    box = Box(top, data.draw(st.integers(top + 1, shape[0])), left, data.draw(st.integers(left + 1, shape[1])))
+    box = FieldBox(top, data.draw(st.integers(top + 1, shape[0])), left, data.draw(st.integers(left + 1, shape[1])))
     pixels = (data.draw(st.integers(1, 20)), data.draw(st.integers(1, 20)))
     one = 4 * chunks[0] * chunks[1]
     budget = data.draw(st.integers(1, 40)) * one
@@ -156,7 +156,7 @@ def test_a_box_of_an_overview_lies_in_it(full: int, shrink: int, data: st.DataOb
     smaller = -(-full // shrink)
     top = data.draw(st.integers(0, full - 1))
     bottom = data.draw(st.integers(top + 1, full))
-    box = Box(top, bottom, top, bottom).shrink((full, full), (smaller, smaller))
+    box = FieldBox(top, bottom, top, bottom).shrink((full, full), (smaller, smaller))
     assert 0 <= box.top < box.bottom <= smaller
     assert box.top * full <= top * smaller
     assert box.bottom * full >= bottom * smaller

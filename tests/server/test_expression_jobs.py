@@ -444,7 +444,7 @@ def test_damaged_trees_never_make_it_fail(server: Server, root: Path, dataset: x
 def small(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of a quarter of a gigabyte."""
     log = tmp_path_factory.mktemp("log") / "serve.log"
-    with serving([root], log, "--memory", "0.25", "--max-chunk", "256", "--max-request", "64") as running:
+    with serving([root], log, "--memory", "0.25", "--max-chunk", "256", "--max-request", "64", forked=False) as running:
         yield running
 
 

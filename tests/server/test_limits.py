@@ -24,10 +24,11 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
+from forked_commands import CODE
 from insitu.server.admission import Admission
 from insitu.server.error_responses import BusyError
 from insitu.server.settings import Limits, Settings
-from server.serving import CODE, Answer, Server, free_port, serving
+from server.serving import Answer, Server, free_port, serving
 from waiting import LONG, wait_until
 
 

@@ -15,8 +15,9 @@ import h5py
 import numpy as np
 import pytest
 
+from forked_commands import CODE
 from insitu.active.wire import values_from_wire
-from server.serving import CODE, Answer, Server, free_port, serving
+from server.serving import Answer, Server, free_port, serving
 from waiting import LONG
 
 ROWS, COLUMNS = 12, 1 << 22
@@ -36,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving([folder], tmp_path_factory.mktemp("log") / "serve.log", *OPTIONS) as running:
+    with serving([folder], tmp_path_factory.mktemp("log") / "serve.log", *OPTIONS, forked=False) as running:
         yield running
 
 
@@ -91,7 +92,7 @@ def test_chunks_as_large_as_the_memory_are_decoded_one_by_one(tmp_path: Path) ->
     doubled = {"operation": "add", "arguments": [{"node": 0}, {"node": 0}]}
     formula = {"arrays": [array], "nodes": [{"array": 0}, doubled]}
     options = ("--memory", "0.25", "--max-chunk", "256", "--cache", "0.0625")
-    with serving([tmp_path], tmp_path / "serve.log", *options) as running:
+    with serving([tmp_path], tmp_path / "serve.log", *options, forked=False) as running:
         some = [{"slice": [0, rows]}, {"slice": [0, 2 << 20]}]  # of each chunk: it is decoded for each box
         for job, largest in ((array, 6.0), ({"expression": formula, "selection": some}, 12.0)):
             found = running.post("/reduce", {"jobs": [{**job, "methods": ["max", "mean"]}]})

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from server.serving import CODE, Answer, Server, free_port, is_refused, serving
+from forked_commands import CODE
+from server.serving import Answer, Server, free_port, is_refused, serving
 from server.trickle import Trickle
 from waiting import LONG, wait_until
 

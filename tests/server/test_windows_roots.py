@@ -11,7 +11,7 @@ import pytest
 
 from insitu.errors import SourceError
 from insitu.server.error_responses import public_message
-from insitu.server.explorer.chunk_routes import public_url
+from insitu.server.explorer.answers.chunk_mosaic import public_url
 from insitu.server.reductionist.object_url import locate_object
 from insitu.server.roots import Roots
 from insitu.server.zarr_view import archive_and_key

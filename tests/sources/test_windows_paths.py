@@ -15,7 +15,7 @@ import insitu
 from insitu.combining.cached_archive import _absolute_path as cached_path
 from insitu.combining.file_names import absolute_path
 from insitu.errors import AccessError, SourceError
-from insitu.formats.containers import parse_member_url
+from insitu.formats.containers import parse_entry_url
 from insitu.formats.dmrpp.data_file import resolve_beside
 from insitu.formats.grib.index_file import data_file_names
 from insitu.formats.parsing.sibling_files import sibling_urls
@@ -120,7 +120,7 @@ def test_absolute_paths(windows: None) -> None:
     assert absolute_path("C:\\data\\") == absolute_path("C:/data/") == "C:\\data/"  # a prefix stays one
     assert absolute_path("s3://b/x.nc") == "s3://b/x.nc"
     assert absolute_path(r"C:\data\runs.tar::jan.nc") == r"C:\data\runs.tar::jan.nc"
-    assert tuple(parse_member_url(r"C:\data\runs.tar::jan.nc") or ()) == (r"C:\data\runs.tar", "jan.nc", False)
+    assert tuple(parse_entry_url(r"C:\data\runs.tar::jan.nc") or ()) == (r"C:\data\runs.tar", "jan.nc", False)
     assert absolute_url("C:/data/x.nc") == r"C:\data\x.nc"
 
 

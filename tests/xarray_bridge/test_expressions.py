@@ -361,9 +361,9 @@ def test_boxes_are_bounded_whatever_the_chunks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
 def test_boxes_that_are_put_together_of_parts(tmp_path: Path, axes: tuple[int, ...]) -> None:
     """As a server with little memory does it: the last bits of sums depend on boxes, not on their parts."""
-    values = np.random.default_rng(0).random((600, 700))
+    values = np.random.default_rng(0).random((300, 350))
     ds = xr.Dataset({"a": (("x", "y"), values), "b": (("x", "y"), values[::-1].copy())})
-    chunks = {"a": (600, 7), "b": (6, 700)}
+    chunks = {"a": (300, 7), "b": (6, 350)}
     ds.to_netcdf(tmp_path / "x.nc", encoding={n: {"zlib": True, "chunksizes": c} for n, c in chunks.items()})
     with insitu.open_dataset(tmp_path / "x.nc") as ours:
         product = (ours.a * ours.b).variable._data

@@ -34,7 +34,7 @@ from insitu.cancellation import check_deadline
 from insitu.cf.times import NANOSECONDS, RESOLUTIONS
 from insitu.errors import ModelError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
-from insitu.model.packing import IDENTITY, PLAIN_NUMBER_TYPES, PackingKind, Packings
+from insitu.model.packing import IDENTITY, PACKING_COLUMNS, PLAIN_NUMBER_TYPES, PackingKind, Packings
 
 __all__ = ["MAX_CODECS", "MAX_CONFIGURATION_CHARS", "array_from_wire", "array_to_wire"]
 
@@ -243,24 +243,16 @@ def _packings_to_wire(packings: Packings) -> dict[str, Any]:
     return {
         "kinds": kinds,
         "missing_types": list(packings.missing_types),
-        **{name: values_to_wire(np.asarray(getattr(packings, name), kind)) for name, kind in _PACKING_COLUMNS.items()},
+        **{name: values_to_wire(np.asarray(getattr(packings, name), kind)) for name, kind in PACKING_COLUMNS.items()},
     }
 
 
-_PACKING_COLUMNS: Mapping[str, npt.DTypeLike] = {
-    "kind": np.int32,
-    "scale": np.float64,
-    "offset": np.float64,
-    "missing": np.uint64,
-    "missing_type": np.int32,
-    "epoch": np.int64,
-}
 _KIND_FIELDS = frozenset(field.name for field in fields(PackingKind))
 
 
 def _packings_from_wire(data: Any) -> Packings:
     kinds = tuple(_packing_kind_from_wire(kind) for kind in get_field(data, "kinds", list))
-    columns = {name: _packing_column_from_wire(get_field(data, name), kind) for name, kind in _PACKING_COLUMNS.items()}
+    columns = {name: _packing_column_from_wire(get_field(data, name), kind) for name, kind in PACKING_COLUMNS.items()}
     types = get_field(data, "missing_types", list)
     for name in types:
         _check_number_type(name, PLAIN_NUMBER_TYPES, "biufcmMSUV", 8)

@@ -38,9 +38,15 @@ def stack_characters(array: VirtualArray, values: Callable[[], NDArray[Any]] | N
         return _from_texts(array, np.zeros(shape, dtype))
     tiles = [_to_text_tile(tile, length) for tile in array.tiles]
     if all(tile is not None for tile in tiles):
-        kept = tuple(tile for tile in tiles if tile is not None)
+        present_tiles = tuple(tile for tile in tiles if tile is not None)
         return replace(
-            array, shape=shape, dims=dims, dtype=dtype, tiles=kept, origins=array.origins[:, :-1], fill_value=None
+            array,
+            shape=shape,
+            dims=dims,
+            dtype=dtype,
+            tiles=present_tiles,
+            origins=array.origins[:, :-1],
+            fill_value=None,
         )
     if values is None:
         raise UnsupportedError(

@@ -81,10 +81,10 @@ def decode_variable(
     """
     if not all(tile.packings.identity for tile in array.tiles):
         raise ModelError("the array is already decoded: its tiles have packings")
-    kept = dict(encoding or {})
+    encoding_left = dict(encoding or {})
     if array.dtype.kind in "mM":
-        return DecodedVariable(array, dict(array.attributes), kept)
-    work = _VariableDecoder(array, name, kept, values)
+        return DecodedVariable(array, dict(array.attributes), encoding_left)
+    work = _VariableDecoder(array, name, encoding_left, values)
     try:
         if concat_characters:
             if stack_char_dim:
@@ -179,10 +179,12 @@ class _VariableDecoder:
         The same holds for text of fixed length in HDF5: netCDF shows it as its own type of text.
         Characters stay as they are.
         """
-        said, stored = self.encoding.get("dtype"), self.array.dtype
+        declared, stored = self.encoding.get("dtype"), self.array.dtype
         if stored.kind not in "OS" or "charset" in self.steps or "char_dim_name" in self.encoding:
             return
-        if said is not str and (said is not None or self.array.details.charset is None or stored == np.dtype("S1")):
+        if declared is not str and (
+            declared is not None or self.array.details.charset is None or stored == np.dtype("S1")
+        ):
             return
         found = self._read_stored()
         if found is None:
@@ -280,8 +282,8 @@ class _VariableDecoder:
         units = self.attributes.get("units")
         if not isinstance(units, str) or units not in times.UNITS:
             return
-        said = self.attributes.get("dtype")
-        typed = isinstance(said, str) and said.startswith("timedelta64")
+        declared_dtype = self.attributes.get("dtype")
+        typed = isinstance(declared_dtype, str) and declared_dtype.startswith("timedelta64")
         if not (typed and how.decode_via_dtype) and not how.decode_via_units:
             return
         self._move_to_encoding("units")
@@ -289,19 +291,21 @@ class _VariableDecoder:
         if typed:
             del self.attributes["dtype"]
             if how.time_unit is None:
-                time_unit = self._resolution(str(said))
+                time_unit = self._resolution(str(declared_dtype))
         self._use_clock(times.choose_timedelta_decoding(self._decoded_so_far(), units, time_unit))
 
-    def _resolution(self, said: str) -> str:
+    def _resolution(self, declared_dtype: str) -> str:
         """Return the resolution nearest to the one of an attribute `timedelta64[...]`."""
         try:
-            unit = str(np.datetime_data(np.dtype(said))[0])
+            unit = str(np.datetime_data(np.dtype(declared_dtype))[0])
         except TypeError as problem:
-            raise numbers.bad_attribute_error("dtype", said, "decode_timedelta=False") from problem
+            raise numbers.bad_attribute_error("dtype", declared_dtype, "decode_timedelta=False") from problem
         if unit in times.RESOLUTIONS:
             return unit
         nearest = "s" if unit in ("generic", "Y", "M", "W", "D", "h", "m") else "ns"
-        self._warn(f"has the attribute dtype {said}, which is not supported: decoded as timedelta64[{nearest}]")
+        self._warn(
+            f"has the attribute dtype {declared_dtype}, which is not supported: decoded as timedelta64[{nearest}]"
+        )
         return nearest
 
     def decode_dates(self, use_cftime: bool | None, time_unit: str) -> None:
@@ -354,18 +358,20 @@ class _VariableDecoder:
             self.steps["dtype"] = "bool"
         if "dtype" not in self.encoding:
             details = self.array.details
-            told: dict[str, Any] = {"enum": dict(details.enumeration)} if details.enumeration else {}
-            if told and details.enumeration_name:
-                told["enum_name"] = details.enumeration_name
-            self.encoding["dtype"] = np.dtype(self.original, metadata=told) if told else self.original
+            metadata: dict[str, Any] = {"enum": dict(details.enumeration)} if details.enumeration else {}
+            if metadata and details.enumeration_name:
+                metadata["enum_name"] = details.enumeration_name
+            self.encoding["dtype"] = np.dtype(self.original, metadata=metadata) if metadata else self.original
         tiles = self.array.tiles
         if self.steps:
             self.steps.setdefault("dtype", numbers.dtype_name(self.dtype))
             table = _packing_table(self._packing().key)
             tiles = tuple(Tile(tile.axes, tile.encodings, tile.chunks, table, tile.layout) for tile in tiles)
         array, attributes = self.array, self.attributes
-        made = VirtualArray(array.shape, self.dtype, array.dims, tiles, array.origins, attributes, None, array.details)
-        return DecodedVariable(made, dict(attributes), self.encoding, self.warned)
+        decoded = VirtualArray(
+            array.shape, self.dtype, array.dims, tiles, array.origins, attributes, None, array.details
+        )
+        return DecodedVariable(decoded, dict(attributes), self.encoding, self.warned)
 
     def _move_to_encoding(self, key: str) -> Any:
         """Move an attribute to the encoding and return its value."""

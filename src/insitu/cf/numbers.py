@@ -36,24 +36,24 @@ def fill_values(marks: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[dict[st
     dtype
         Of the values.
     """
-    kept = dict(marks)
-    if dtype.kind == "S" and isinstance(kept.get("_FillValue"), bytes):
-        kept["_FillValue"] = np.bytes_(kept["_FillValue"])
+    valid_marks = dict(marks)
+    if dtype.kind == "S" and isinstance(valid_marks.get("_FillValue"), bytes):
+        valid_marks["_FillValue"] = np.bytes_(valid_marks["_FillValue"])
     fills: dict[Any, None] = {}
     notes = []
-    for key, value in list(kept.items()):
+    for key, value in list(valid_marks.items()):
         each = (value,) if isinstance(value, np.generic) else np.ravel(value)
         found = [fill for fill in each if not _is_null(fill)]
         if any(isinstance(fill, np.void) for fill in found):  # opaque bytes, a record: nothing equals it
             raise bad_attribute_error(key, value)
         if not found and dtype.kind in "iu":
             notes.append(f"has {key} {value!r}, but integer values: the attribute is ignored")
-            del kept[key]
+            del valid_marks[key]
             continue
         fills.update(dict.fromkeys(found))
     if len(fills) > 1:
         notes.append(f"has several missing values, {[*fills]}: all become NaN")
-    return kept, [*fills], notes
+    return valid_marks, [*fills], notes
 
 
 def _is_null(value: Any) -> bool:
@@ -84,20 +84,20 @@ def apply_unsigned(dtype: np.dtype[Any], unsigned: Any, mark: Any, fills: list[A
         All missing values.
     """
     if (dtype.kind, unsigned) == ("i", "true"):
-        meant = np.dtype(f"u{dtype.itemsize}")
+        unsigned_type = np.dtype(f"u{dtype.itemsize}")
     elif (dtype.kind, unsigned) == ("u", "false"):
-        meant = np.dtype(f"i{dtype.itemsize}")
+        unsigned_type = np.dtype(f"i{dtype.itemsize}")
     else:
         return dtype, fills
     if mark is None:
-        return meant, fills
+        return unsigned_type, fills
     try:
-        own = np.array(mark, dtype.newbyteorder("=")).reshape(()).view(meant)[()]
+        own = np.array(mark, dtype.newbyteorder("=")).reshape(()).view(unsigned_type)[()]
     except (ValueError, OverflowError) as problem:
         raise bad_attribute_error("_FillValue", mark) from problem
     others = [value for value in fills if value != np.ravel(mark)[0]]
     # A plain number, as in xarray, takes the type of the values that it is compared with.
-    return meant, [*others, own.item() if meant.kind == "u" else own]
+    return unsigned_type, [*others, own.item() if unsigned_type.kind == "u" else own]
 
 
 def missing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -127,13 +127,13 @@ def parse_reference_date(date: str) -> tuple[int, str]:
     return number // NANOSECONDS[unit], unit
 
 
-def convert_count(number: int, unit: str, wanted: str) -> int:
+def convert_count(number: int, unit: str, target_unit: str) -> int:
     """Convert a date from one unit to another, rounded down.
 
     Raise `_OutOfRangeError` if it does not fit.
     """
-    ratio = NANOSECONDS[wanted] // NANOSECONDS[unit]
-    number = number // ratio if ratio > 1 else number * (NANOSECONDS[unit] // NANOSECONDS[wanted])
+    ratio = NANOSECONDS[target_unit] // NANOSECONDS[unit]
+    number = number // ratio if ratio > 1 else number * (NANOSECONDS[unit] // NANOSECONDS[target_unit])
     if abs(number) > INT64_MAX:
         raise _OutOfRangeError("a date is out of range")
     return number
@@ -273,8 +273,8 @@ def _to_ticks(
 
 def _min_and_max(numbers: NDArray[Any], nat: NDArray[np.bool_] | None) -> tuple[Any, Any]:
     """Return minimum and maximum of the numbers that are not NaT; (0, 0) if there are none."""
-    there = numbers if nat is None else numbers[~nat]
-    return (there.min(), there.max()) if there.size else (0, 0)
+    finite = numbers if nat is None else numbers[~nat]
+    return (finite.min(), finite.max()) if finite.size else (0, 0)
 
 
 def _choose_cftime(numbers: NDArray[Any], unit: str, units: str, calendar: str, time_unit: str) -> TimeDecoding:
@@ -397,13 +397,13 @@ def decode_time_numbers(numbers: NDArray[Any], kind: PackingKind, dtype: np.dtyp
 
 def _convert_unit(ticks: NDArray[np.int64], unit: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return differences of time in the unit of `dtype`."""
-    wanted = str(np.datetime_data(dtype)[0])
-    ratio = NANOSECONDS[unit] // NANOSECONDS[wanted]
+    target_unit = str(np.datetime_data(dtype)[0])
+    ratio = NANOSECONDS[unit] // NANOSECONDS[target_unit]
     nat = ticks == NAT
     if not ratio and not nat.all():
-        raise _OutOfRangeError(f"they have a fraction of {wanted}")
-    shown = ticks[~nat] if nat.any() else ticks
-    if shown.size and max(abs(int(shown.max())), abs(int(shown.min()))) * ratio > INT64_MAX:
+        raise _OutOfRangeError(f"they have a fraction of {target_unit}")
+    finite = ticks[~nat] if nat.any() else ticks
+    if finite.size and max(abs(int(finite.max())), abs(int(finite.min()))) * ratio > INT64_MAX:
         raise _OutOfRangeError("they are out of range")
     finer = ticks * np.int64(ratio)
     return np.where(nat, NAT, finer).view(dtype)

@@ -92,13 +92,13 @@ def _cached_unpacker(key: tuple[Any, ...], stored: np.dtype[Any]) -> Unpacker:
         and masked in (None, result) and scaled in (None, result)
         and result.kind in "fc" and stored.kind in "iufc" and (result.kind == "c" or stored.kind != "c")
     )  # fmt: skip
-    wanted: tuple[Any, ...] = missing
+    stored_missing: tuple[Any, ...] = missing
     if plain and missing:
         early = _missing_as_stored(missing, signed, result)
         plain = early is not None
-        wanted = missing if early is None else early
+        stored_missing = missing if early is None else early
     fused = plain and scale is not None and np.result_type(result, scale) == result
-    return Unpacker(kind, signed, masked, wanted, scaled, scale, offset, result, packing.epoch, plain, fused)
+    return Unpacker(kind, signed, masked, stored_missing, scaled, scale, offset, result, packing.epoch, plain, fused)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,7 +271,7 @@ def _missing_as_stored(
     """
     if not np.can_cast(stored, result, "safe"):
         return None
-    kept = []
+    possible = []
     for value in missing:
         if not isinstance(value, (int, float, complex, np.number)):
             continue  # text is no number
@@ -283,5 +283,5 @@ def _missing_as_stored(
             own = np.asarray(value)
             same = own.astype(stored)
         if same == own:
-            kept.append(same[()])
-    return tuple(kept)
+            possible.append(same[()])
+    return tuple(possible)

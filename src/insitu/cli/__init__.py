@@ -76,8 +76,8 @@ app = typer.Typer(
 _state = {"debug": False}
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from insitu.cli.versions import format_versions  # imports NumPy
 
         typer.echo(format_versions())

@@ -3,36 +3,67 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import Parameter, signature
 from typing import Annotated, Any
 
 import typer
 
 from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stderr
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.open_options import OPTIONS, OpenOptions
 from insitu.scanning.member import Member
 from insitu.sources import Trace, trace
 
-__all__ = ["Errors", "StorageOption", "Verbose", "check_errors", "describe_array", "storage_options", "trace_storage"]
+__all__ = [
+    "Errors",
+    "StorageOption",
+    "Verbose",
+    "check_errors",
+    "describe_array",
+    "flag_of",
+    "storage_options",
+    "takes_open_options",
+    "trace_storage",
+]
 
-StorageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-O",
-        metavar="NAME=VALUE",
-        help="Storage option, e.g. anon=true, endpoint_url=…, key=…, secret=…, region=…; may be repeated.",
-    ),
-]
-Errors = Annotated[
-    str,
-    typer.Option(
-        help="What to do with files and variables that cannot be read: raise, warn (leave out with a "
-        "warning) or skip (leave out silently)."
-    ),
-]
+
+def flag_of(name: str, **more: Any) -> Any:
+    """Return the flag of an option of opening, with its words: see `insitu.open_options`."""
+    about = OPTIONS[name]
+    help = about.flag_help or f"{about.help}{'; may be repeated' if about.repeats else ''}."
+    return typer.Option(*about.flags, help=help, **more)
+
+
+StorageOption = Annotated[list[str] | None, flag_of("storage_options", metavar="NAME=VALUE")]
+Errors = Annotated[str, flag_of("errors")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")]
+
+
+def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the flags of all options of opening that have one, after its own first two.
+
+    They come as further keywords, by the names of the options: an option that gets a flag needs no
+    change of the verb. Storage options, which every verb has, are not among them.
+    """
+    own = signature(verb, eval_str=True)
+    first, second, *rest = [known for known in own.parameters.values() if known.kind is not Parameter.VAR_KEYWORD]
+    usual = OpenOptions().values()
+    flags = [
+        Parameter(
+            name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=usual[name] if isinstance(usual[name], str) else None,
+            annotation=Annotated[list[str] | None if about.repeats else str | None, flag_of(name)],
+        )
+        for name, about in OPTIONS.items()
+        if about.flags and name != "storage_options"
+    ]
+    parameters = [first, second, *flags, *rest]
+    verb.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return verb
 
 
 def check_errors(errors: str) -> None:

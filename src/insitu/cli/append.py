@@ -45,9 +45,9 @@ def append(
             stderr.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
         for url, reason in done.left_out.items() if errors == "skip" else ():  # else a warning has said it
             stderr.print(f"left out: {url}: {reason}", style="yellow", markup=False, soft_wrap=True)
-    what = [f"added {plural(done.steps, 'step')} of {dim}" if done.steps else "nothing new"]
+    changes = [f"added {plural(done.steps, 'step')} of {dim}" if done.steps else "nothing new"]
     if done.skipped:
-        what.append(f"{plural(len(done.skipped), 'file')} skipped, already there")
+        changes.append(f"{plural(len(done.skipped), 'file')} skipped, already there")
     if done.left_out:
-        what.append(f"{plural(len(done.left_out), 'file')} left out: unreadable")
-    stderr.print(f"{target}: {'; '.join(what)}", markup=False, soft_wrap=True)
+        changes.append(f"{plural(len(done.left_out), 'file')} left out: unreadable")
+    stderr.print(f"{target}: {'; '.join(changes)}", markup=False, soft_wrap=True)

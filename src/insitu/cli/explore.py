@@ -58,7 +58,7 @@ def explore(
         public, options = detach_secrets(url, options)
         if public != url and is_many(public):  # they hold for what the pattern matches
             options[f"{re.split(r'[*[]', public)[0].rpartition('/')[0]}/"] = options.pop(public)
-        archives.append(_checked_location(public, options))
+        archives.append(_check_location(public, options))
     gib = 1 << 30
     settings = Settings(
         roots=tuple(url for url in archives if _can_be_root(url)),
@@ -77,7 +77,7 @@ def explore(
     run(settings, host="127.0.0.1", port=port, log_level=log_level, on_ready=announce)
 
 
-def _checked_location(url: str, options: dict[str, object]) -> str:
+def _check_location(url: str, options: dict[str, object]) -> str:
     """Return a location as an absolute one; an error if nothing is there on this machine."""
     found: str = absolute_path(url)
     if is_many(found):

@@ -60,8 +60,8 @@ def html_report(group: VirtualGroup, title: str, notes: Sequence[tuple[str, str]
         Paths, and what is to be said about them.
     """
     arrays = list(group.all_arrays())
-    counted = {path: count_cells(array) for path, array in arrays}
-    stored = sum(counts.nbytes for counts in counted.values())
+    cell_counts = {path: count_cells(array) for path, array in arrays}
+    stored = sum(counts.nbytes for counts in cell_counts.values())
     virtual = sum(array.nbytes for _, array in arrays)
     left = sum(len(node.problems) for _, node in group.walk())
     summary = f"{plural(len(arrays), 'variable')}, {format_bytes(stored)} stored, {format_bytes(virtual)} when read"
@@ -69,7 +69,7 @@ def html_report(group: VirtualGroup, title: str, notes: Sequence[tuple[str, str]
     if left:
         parts.append(f"<p class='problem'>{escape(plural(left, 'variable'))} cannot be read</p>")
     for path, node in group.walk():
-        parts += _group_parts(path, node, counted)
+        parts += _group_parts(path, node, cell_counts)
     if notes:
         parts += ["<h2>Notes</h2>", _table(notes)]
     parts.append(f"<p class='dim'>Written by insitu {escape(__version__)}.</p>")
@@ -83,13 +83,13 @@ def html_report(group: VirtualGroup, title: str, notes: Sequence[tuple[str, str]
     )
 
 
-def _group_parts(path: str, node: VirtualGroup, counted: Mapping[str, CellCounts]) -> Iterator[str]:
+def _group_parts(path: str, node: VirtualGroup, cell_counts: Mapping[str, CellCounts]) -> Iterator[str]:
     yield f"<h2>{escape(path) if path else '/'}</h2>"
     if node.attributes:
         count = plural(len(node.attributes), "attribute")
         yield f"<details><summary>{escape(count)}</summary>{_attribute_table(node.attributes)}</details>"
     for name, array in node.arrays.items():
-        yield _variable_part(name, array, counted[f"{path}/{name}" if path else name])
+        yield _variable_part(name, array, cell_counts[f"{path}/{name}" if path else name])
     for name, reason in node.problems.items():
         yield f"<p class='problem'><b>{escape(name)}</b>: {escape(reason)}</p>"
 
@@ -109,9 +109,9 @@ def _variable_part(name: str, array: VirtualArray, counts: CellCounts) -> str:
         ("when read", format_bytes(array.nbytes)),
     ]
     detail = f"({dims}) {type_name(array)}"
-    about = f"<summary><b>{escape(name)}</b> <span class='dim'>{escape(detail)}</span></summary>"
+    heading = f"<summary><b>{escape(name)}</b> <span class='dim'>{escape(detail)}</span></summary>"
     return (
-        f"<details>{about}<div class='row'><div>{_table(rows)}{_attribute_table(array.attributes)}</div>"
+        f"<details>{heading}<div class='row'><div>{_table(rows)}{_attribute_table(array.attributes)}</div>"
         f"{_chunk_figure(array)}</div></details>"
     )
 
@@ -120,9 +120,9 @@ def _chunk_figure(array: VirtualArray) -> str:
     cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
     if not array.ndim or 0 in array.shape or cells > MAX_DRAWN_CELLS:
         return ""
-    shown = busiest_dimensions(chunk_counts(array))
-    caption = escape(plane_text(array.dims, shown)) + _file_list(array)
-    return f"<figure>{chunk_svg(array, 240, shown)}<figcaption>{caption}</figcaption></figure>"
+    dimensions = busiest_dimensions(chunk_counts(array))
+    caption = escape(plane_text(array.dims, dimensions)) + _file_list(array)
+    return f"<figure>{chunk_svg(array, 240, dimensions)}<figcaption>{caption}</figcaption></figure>"
 
 
 def _file_list(array: VirtualArray) -> str:

@@ -19,6 +19,7 @@ from insitu.cli.tree import as_json, as_table
 from insitu.codecs.undecodable import find_undecodable
 from insitu.errors import SourceError
 from insitu.model import ArrayDetails, GroupDetails, VirtualGroup, byte_ranges
+from insitu.open_options import ScanOptions
 from insitu.scanning.scan_url import scan_stored
 from insitu.sources.redaction import redact_url
 
@@ -51,7 +52,7 @@ def info(
     """
     with warnings.catch_warnings(), trace_storage(verbose):
         warnings.simplefilter("ignore")  # the table shows what cannot be read
-        found = scan_stored(url, group=group, errors="warn", storage_options=storage_options(option))
+        found = scan_stored(url, ScanOptions(group=group, errors="warn", storage_options=storage_options(option)))
         if html is not None:
             _write_report(html, found, url)
             return
@@ -104,14 +105,6 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
     for path, array in group.all_arrays():
         found += [(path, f"cannot be decoded: {problem}") for problem in find_undecodable(array)]
         found += [(path, text) for text in _unread_attributes(array.details)]
-        if "MATLAB_object_decode" in array.attributes:
-            kind = array.attributes.get("MATLAB_class", "unknown")
-            found.append(
-                (
-                    path,
-                    f"a MATLAB object of class {kind!r}: the stored values are shown, only MATLAB can interpret them",
-                )
-            )
         missing = array.details.missing_sources
         if missing:
             found.append(
@@ -121,8 +114,8 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
 
 
 def _unread_attributes(details: ArrayDetails | GroupDetails) -> Iterator[str]:
-    for name, why in details.unread_attributes.items():
-        yield f"attribute {name!r} is not read: {why}"
+    for name, reason in details.unread_attributes.items():
+        yield f"attribute {name!r} is not read: {reason}"
 
 
 def chunk_map(group: VirtualGroup, width: int = 100) -> Text:
@@ -171,7 +164,7 @@ def _bytes_per_bin(
     before = np.concatenate([[0], np.cumsum(sizes)])
     # Bytes before each edge:
     # those of all ranges that begin before it, minus what the last has behind it.
-    begun = np.searchsorted(starts, edges, side="left")
-    last = np.maximum(begun - 1, 0)
-    behind = np.where(begun > 0, np.maximum(starts[last] + sizes[last] - edges, 0), 0) if len(starts) else 0.0
-    return np.diff(before[begun] - behind)
+    started = np.searchsorted(starts, edges, side="left")
+    last = np.maximum(started - 1, 0)
+    overhang = np.where(started > 0, np.maximum(starts[last] + sizes[last] - edges, 0), 0) if len(starts) else 0.0
+    return np.diff(before[started] - overhang)

@@ -62,17 +62,17 @@ def apply_option_file(context: typer.Context, path: Path, command: Any, own: str
     found = {}
     for key, value in _read_toml(path).items():
         if key not in types:
-            near = difflib.get_close_matches(key, types, 1)
+            similar = difflib.get_close_matches(key, types, 1)
             raise InsituError(
-                f"{path}: there is no option {key!r}{f', perhaps {near[0]!r} is meant' if near else ''}",
+                f"{path}: there is no option {key!r}{f', perhaps {similar[0]!r} is meant' if similar else ''}",
                 hint=f"Known keys: {', '.join(types)}",
             )
         if isinstance(value, dict) and types[key] is str:
             value = json.dumps(value)  # a table is the JSON that a flag takes
         if not _fits(value, types[key]):
             # The value is not shown: it may be a secret.
-            given = TYPE_NAMES.get(type(value), "a table or a date")
-            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {given}", hint=f"Change {key}")
+            type_name = TYPE_NAMES.get(type(value), "a table or a date")
+            raise InsituError(f"{path}: {key} must be {TYPE_NAMES[types[key]]}, not {type_name}", hint=f"Change {key}")
         try:
             parameters[key].process_value(context, value)
         except typer.BadParameter as problem:  # outside of its range

@@ -14,6 +14,7 @@ from insitu.cli.access import StorageOption, Verbose, describe_array, storage_op
 from insitu.cli.screen import format_bytes, plural, stderr
 from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
+from insitu.open_options import ScanOptions
 from insitu.reading import ReadStatistics
 from insitu.scanning.scan_url import scan_stored
 from insitu.xarray_bridge.archive_dataset import Archive
@@ -24,7 +25,7 @@ __all__ = ["parse_slices", "read"]
 def _complete_variable(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return names of variables for the completion of the shell."""
     try:
-        found = scan_stored(ctx.params["url"], errors="warn").all_arrays()
+        found = scan_stored(ctx.params["url"], ScanOptions(errors="warn")).all_arrays()
         return [name for name, _ in found if name.startswith(incomplete)]
     except (InsituError, KeyError):
         return []
@@ -138,8 +139,8 @@ def _read_labelled(
             hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}",
         )
     array = dataset[name]
-    wanted = parse_labels(sel or ())
-    unknown = [dim for dim in wanted if dim not in array.coords]
+    labels = parse_labels(sel or ())
+    unknown = [dim for dim in labels if dim not in array.coords]
     if unknown:
         raise SelectionError(
             f"{variable} has no labels along {unknown[0]!r}",
@@ -148,23 +149,23 @@ def _read_labelled(
         )
     try:
         # Of the labels alone: an error of the variable itself is none of the labels.
-        _select(array.coords.to_dataset()[[*wanted]], wanted, nearest)
+        _select(array.coords.to_dataset()[[*labels]], labels, nearest)
     except (KeyError, ValueError, TypeError) as problem:
         raise SelectionError(
             f"no value has the label {', '.join(sel or ())}: {problem}",
             hint="Use --nearest to select the nearest label",
         ) from None
-    array = _select(array, wanted, nearest)
+    array = _select(array, labels, nearest)
     if selection is not Ellipsis:
         array = array[selection]
     return array.load()
 
 
-def _select(labelled: Any, wanted: dict[str, Any], nearest: bool) -> Any:
+def _select(labelled: Any, labels: dict[str, Any], nearest: bool) -> Any:
     """Return what has these labels."""
     # A range selects all labels between its ends; "nearest" does not apply to it.
-    ranges = {dim: label for dim, label in wanted.items() if isinstance(label, slice)}
-    single = {dim: label for dim, label in wanted.items() if dim not in ranges}
+    ranges = {dim: label for dim, label in labels.items() if isinstance(label, slice)}
+    single = {dim: label for dim, label in labels.items() if dim not in ranges}
     return labelled.sel(ranges).sel(single, method="nearest" if nearest else None)
 
 

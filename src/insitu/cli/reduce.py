@@ -70,29 +70,33 @@ def reduce(
         raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
     methods = [name.strip() for name in method.split(",") if name.strip()]
     along = None if axes is None else [int(axis) for axis in _parse_numbers(axes, "--axes")]
-    wanted = _parse_numbers(q, "--q") if q is not None else None
-    how: dict[str, Any] = {
+    quantiles = _parse_numbers(q, "--q") if q is not None else None
+    parameters: dict[str, Any] = {
         "axes": along,
         "selection": parse_slices(slices),
         "skipna": skipna,
-        "q": wanted[0] if wanted is not None and len(wanted) == 1 else wanted,
+        "q": quantiles[0] if quantiles is not None and len(quantiles) == 1 else quantiles,
         "edges": _parse_edges(edges),
         "storage_options": storage_options(option),
     }
     begin = time.perf_counter()
     if active is not None:
-        values, summary = _reduce_on_server(active, url, variable, methods, {**how, "dim": dim, "decode": not raw})
+        values, summary = _reduce_on_server(
+            active, url, variable, methods, {**parameters, "dim": dim, "decode": not raw}
+        )
     else:
         tally = ReadStatistics()
         group, _, name = variable.strip("/").rpartition("/")
-        archive = Archive.open(url, group=group or None, variables=[name], storage_options=how.pop("storage_options"))
-        values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **how)
+        archive = Archive.open(
+            url, group=group or None, variables=[name], storage_options=parameters.pop("storage_options")
+        )
+        values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **parameters)
         summary = (
             f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, "
             f"{format_bytes(tally.bytes_decoded)} decoded"
         )
     seconds = time.perf_counter() - begin
-    _print_statistics(values, form, variable, how)
+    _print_statistics(values, form, variable, parameters)
     if verbose:
         types = ", ".join(dict.fromkeys(str(np.asarray(found).dtype) for found in values.values()))
         stderr.print(f"{types} | {summary} | {1000 * seconds:.1f} ms", markup=False)
@@ -123,7 +127,7 @@ def _parse_edges(text: str | None) -> list[float] | None:
 
 
 def _reduce_on_server(
-    active: str, url: str, variable: str, methods: list[str], how: dict[str, Any]
+    active: str, url: str, variable: str, methods: list[str], parameters: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """Compute statistics on a server, which opens the archive itself."""
     from insitu.active.client import Active
@@ -133,9 +137,9 @@ def _reduce_on_server(
 
     place = url if scheme_of(url) else os.path.abspath(url)
     query = ReductionQuery.of(
-        methods, **{name: how.pop(name) for name in ("axes", "selection", "skipna", "q", "edges")}
+        methods, **{name: parameters.pop(name) for name in ("axes", "selection", "skipna", "q", "edges")}
     )
-    values, done = Active(active, required=True).reduce_url(place, variable, query, **how)
+    values, done = Active(active, required=True).reduce_url(place, variable, query, **parameters)
     summary = (
         f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and "
         f"{format_bytes(done['bytes_decoded'])} decoded by {redact_url(active)}"
@@ -143,15 +147,17 @@ def _reduce_on_server(
     return {name: values[name] for name in methods}, summary
 
 
-def _print_statistics(values: dict[str, Any], form: str | None, variable: str, how: dict[str, Any]) -> None:
+def _print_statistics(
+    values: dict[str, Any], form: str | None, variable: str, given_parameters: dict[str, Any]
+) -> None:
     """Print statistics as text, table or JSON; by default several as a table."""
     arrays = {name: np.asarray(found) for name, found in values.items()}
     if form == "json":
         shown = {name: _to_json(found.tolist()) for name, found in arrays.items()}
-        asked = {name: how[name] for name in ("q", "edges") if how[name] is not None}
-        typer.echo(json.dumps({"variable": variable, **asked, **shown}))
+        parameters = {name: given_parameters[name] for name in ("q", "edges") if given_parameters[name] is not None}
+        typer.echo(json.dumps({"variable": variable, **parameters, **shown}))
     elif form == "table" or (form is None and len(arrays) > 1) or (form is None and "histogram" in arrays):
-        _print_tables(arrays, how)
+        _print_tables(arrays, given_parameters)
     else:
         for found in arrays.values():
             typer.echo(np.array2string(found, threshold=1000))
@@ -166,7 +172,7 @@ def _to_json(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
-def _print_tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
+def _print_tables(arrays: dict[str, Any], parameters: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("statistic")
     table.add_column("value", justify="right")
@@ -180,6 +186,8 @@ def _print_tables(arrays: dict[str, Any], how: dict[str, Any]) -> None:
     bins = Table(box=None, pad_edge=False)
     for heading in ("from", "to", "count"):
         bins.add_column(heading, justify="right")
-    for low, high, count in zip(how["edges"][:-1], how["edges"][1:], arrays["histogram"].tolist(), strict=True):
+    for low, high, count in zip(
+        parameters["edges"][:-1], parameters["edges"][1:], arrays["histogram"].tolist(), strict=True
+    ):
         bins.add_row(f"{low:g}", f"{high:g}", f"{count}")
     print_table(bins)

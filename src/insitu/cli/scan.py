@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -16,12 +16,12 @@ from rich.table import Table
 
 from insitu.archive import Archive
 from insitu.cli.access import (
-    Errors,
     StorageOption,
     Verbose,
     check_errors,
     describe_array,
     storage_options,
+    takes_open_options,
     trace_storage,
 )
 from insitu.cli.progress import progress_bar
@@ -29,9 +29,10 @@ from insitu.cli.screen import format_bytes, plural, print_table, stderr
 from insitu.combining.scan_journal import Journal, journal_for
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
-from insitu.formats.containers import expand_members
+from insitu.formats.containers import expand_entries
 from insitu.maintenance import save_tree
 from insitu.model import VirtualGroup, count_cells
+from insitu.open_options import OpenOptions, ScanOptions
 from insitu.scanning.scan_cache import reader_identity
 from insitu.scanning.scan_estimate import estimate_scan, scan_counting_requests
 from insitu.sources.address import is_remote
@@ -39,6 +40,7 @@ from insitu.sources.address import is_remote
 __all__ = ["scan"]
 
 
+@takes_open_options
 def scan(
     urls: Annotated[
         list[str],
@@ -58,29 +60,6 @@ def scan(
             "*.parq, *.parquet, *.icechunk for archives that Zarr can represent.",
         ),
     ] = None,
-    concat_dim: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of "
-            "a new dimension from their names, and may be repeated for further ones."
-        ),
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Scan only this group.")] = None,
-    variable: Annotated[
-        list[str] | None, typer.Option("--variable", "-V", help="Scan only this variable; may be repeated.")
-    ] = None,
-    drop_variables: Annotated[
-        list[str] | None, typer.Option("--drop-variables", help="Leave out this variable; may be repeated.")
-    ] = None,
-    data_vars: Annotated[str | None, typer.Option("--data-vars", help="As in xarray: minimal, different, all.")] = None,
-    coords: Annotated[str | None, typer.Option("--coords", help="As in xarray: minimal, different, all.")] = None,
-    compat: Annotated[
-        str | None, typer.Option("--compat", help="As in xarray: no_conflicts, equals, identical, override, …")
-    ] = None,
-    join: Annotated[
-        str | None, typer.Option("--join", help="As in xarray: outer, inner, left, right, exact, override.")
-    ] = None,
-    errors: Errors = "raise",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes (for local files) or threads (for remote files).")
     ] = None,
@@ -102,35 +81,29 @@ def scan(
     ] = False,
     option: StorageOption = None,
     verbose: Verbose = False,
+    **given: Any,
 ) -> None:
     """Find the chunks of files and show a summary;
     with -o, combine the files and save the references.
     """
-    check_errors(errors)
-    options = storage_options(option)
-    files = expand_members(urls, options)
+    options = _open_options(given, storage_options(option))
+    files = expand_entries(urls, options.scan.storage_options)
     with trace_storage(verbose):
         if dry_run:
-            _show_estimate(files, group, variable, errors, options)
+            _show_estimate(files, options.scan)
             return
         if output is None:
-            _show_files(files, group, variable, errors, options)
+            _show_files(files, options.scan)
             return
         _check_target_name(output)
         begin = time.perf_counter()
-        how: dict[str, Any] = {"inline_threshold": inline} if inline else {}
-        how |= {"relative": True} if relative else {}
-        how |= {"mode": "w" if overwrite else "x", "storage_options": options}
-        opening: dict[str, Any] = {"group": group, "variables": variable, "errors": errors, "storage_options": options}
-        if drop_variables:
-            opening["drop_variables"] = drop_variables
-        if len(files) == 1 and not concat_dim:
-            total = _save_one(files[0], output, opening, how, verbose)
+        saving: dict[str, Any] = {"inline_threshold": inline} if inline else {}
+        saving |= {"relative": True} if relative else {}
+        saving |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
+        if len(files) == 1 and options.combine.concat_dim is None:
+            total = _save_one(files[0], output, options, saving, verbose)
         else:
-            given = {"data_vars": data_vars, "coords": coords, "compat": compat, "join": join}
-            opening |= {name: value for name, value in given.items() if value is not None}
-            opening |= _concat_options(concat_dim or ())
-            total = _save_many(files, output, opening, workers, dask, restart, how)
+            total = _save_many(files, output, options, workers, dask, restart, saving)
     stderr.print(
         f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in "
         f"{time.perf_counter() - begin:.1f} s",
@@ -150,8 +123,16 @@ def _check_target_name(target: str) -> None:
         )
 
 
+def _open_options(given: Mapping[str, Any], storage: Mapping[str, Any] | None) -> OpenOptions:
+    """Return the options of opening from the flags that were given, and storage options."""
+    chosen = {name: value for name, value in given.items() if value not in (None, [])}
+    check_errors(chosen.get("errors", "raise"))
+    dims = chosen.pop("concat_dim", ())
+    return OpenOptions.of(**chosen, **_concat_options(dims), storage_options=storage)
+
+
 def _concat_options(given: Sequence[str]) -> dict[str, Any]:
-    """Return the keywords of `Archive.open` for --concat-dim."""
+    """Return the options that --concat-dim stands for."""
     if not given:
         return {}
     if len(given) == 1 and "=" not in given[0]:
@@ -166,16 +147,15 @@ def _concat_options(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _begin(
-    files: Sequence[Any], target: str, opening: dict[str, Any], how: dict[str, Any], restart: bool = False
+    files: Sequence[Any], target: str, options: OpenOptions, saving: dict[str, Any], restart: bool = False
 ) -> Journal | None:
     """Return the journal of a scan; None: an earlier run was killed when all was saved."""
     from insitu.references.open_and_save import is_occupied
 
     # Without credentials: those that have expired are replaced by others, and the scan goes on.
-    asked = [(name, repr(value)) for name, value in opening.items() if name != "storage_options"]
-    question = repr((sorted(asked), reader_identity()))
+    question = repr((options.scan_key(), options.scan.errors, reader_identity()))
     journal = journal_for(target, question, _print_note)
-    if how["mode"] == "x" and is_occupied(target, opening["storage_options"]):
+    if saving["mode"] == "x" and is_occupied(target, options.scan.storage_options):
         # Checked before a long scan, not after it.
         if journal.has_begun_saving(files):
             journal.done()
@@ -189,26 +169,26 @@ def _begin(
     return journal
 
 
-def _count_saved(target: str, opening: dict[str, Any]) -> int:
+def _count_saved(target: str, options: OpenOptions) -> int:
     """Return the bytes of what an earlier run saved."""
     _print_note("an earlier run of this command had saved all, and was ended after that")
-    tree = Archive.open(target, storage_options=opening["storage_options"]).tree
+    tree = Archive.open(target, storage_options=options.scan.storage_options).tree
     return sum(array.nbytes for _, array in tree.all_arrays())
 
 
-def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any], verbose: bool) -> int:
+def _save_one(url: Any, target: str, options: OpenOptions, saving: dict[str, Any], verbose: bool) -> int:
     """Save one file, with all its groups."""
-    journal = _begin([url], target, opening, how)
+    journal = _begin([url], target, options, saving)
     if journal is None:
-        return _count_saved(target, opening)
-    archive = Archive.open(url, many=False, **opening)
-    tree = archive.subtree(opening["variables"])
+        return _count_saved(target, options)
+    archive = Archive.open_with(url, options, many=False)
+    tree = archive.subtree(options.scan.variables)
     if verbose:
         for name, array in tree.all_arrays():
             stderr.print(describe_array(name, array, tree), markup=False, soft_wrap=True)
-    if how["mode"] == "x":
+    if saving["mode"] == "x":
         journal.begin_saving([url])
-    save_tree(tree, target, recipe=archive.recipe_to_save(), **how)
+    save_tree(tree, target, recipe=archive.recipe_to_save(), **saving)
     journal.done()
     return sum(array.nbytes for _, array in tree.all_arrays())
 
@@ -216,24 +196,24 @@ def _save_one(url: Any, target: str, opening: dict[str, Any], how: dict[str, Any
 def _save_many(
     files: Sequence[Any],
     target: str,
-    opening: dict[str, Any],
+    options: OpenOptions,
     workers: int | None,
     dask: str | None,
     restart: bool,
-    how: dict[str, Any],
+    saving: dict[str, Any],
 ) -> int:
     """Combine many files and save them as one dataset."""
-    journal = _begin(files, target, opening, how, restart)
+    journal = _begin(files, target, options, saving, restart)
     if journal is None:
-        return _count_saved(target, opening)
+        return _count_saved(target, options)
     with _engine(files, workers, dask) as engine, ProgressBar(stderr) as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore" if opening["errors"] == "skip" else "default")
-        archive = Archive.open([*files], parallel=engine, progress=progress, resume=journal, **opening)
+        warnings.simplefilter("ignore" if options.scan.errors == "skip" else "default")
+        archive = Archive.open_with([*files], options.replace(parallel=engine, progress=progress, resume=journal))
     if journal.found:
         stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
-    if how["mode"] == "x":
+    if saving["mode"] == "x":
         journal.begin_saving(files)
-    archive.save(target, **how)
+    archive.save(target, **saving)
     journal.done()
     return sum(array.nbytes for _, array in archive.tree.all_arrays())
 
@@ -267,26 +247,19 @@ def _engine(files: Sequence[Any], workers: int | None, dask: str | None) -> Iter
         yield processes
 
 
-def _show_files(
-    files: Sequence[Any],
-    group: str | None,
-    variables: Sequence[str] | None,
-    errors: str,
-    options: dict[str, Any] | None,
-) -> None:
+def _show_files(files: Sequence[Any], options: ScanOptions) -> None:
     """Print a table with a row for each file: its contents, and the cost of the scan."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("file", "variables", "chunks", "stored", "virtual", "requests", "bytes read", "ms"):
         table.add_column(heading, justify="left" if heading == "file" else "right", overflow="fold")
     failed = 0
-    strict: Any = "raise" if errors == "raise" else "warn"
     with progress_bar("files") as progress:
         for number, url in enumerate(files, 1):
             begin = time.perf_counter()
             try:
-                found, requests, read = scan_counting_requests(url, group, variables, strict, options)
+                found, requests, read = scan_counting_requests(url, options)
             except InsituError as problem:
-                if errors == "raise":
+                if not options.skips_failures:
                     raise
                 failed += 1
                 stderr.print(f"left out: {problem}", style="yellow", markup=False, soft_wrap=True)
@@ -306,18 +279,10 @@ def _show_files(
         raise typer.Exit(1)
 
 
-def _show_estimate(
-    files: Sequence[Any],
-    group: str | None,
-    variables: Sequence[str] | None,
-    errors: str,
-    options: dict[str, Any] | None,
-) -> None:
+def _show_estimate(files: Sequence[Any], options: ScanOptions) -> None:
     """Print what a scan would cost, by a sample of the files."""
     with progress_bar("files") as progress:
-        found = estimate_scan(
-            files, group=group, variables=variables, errors=errors, storage_options=options, progress=progress
-        )
+        found = estimate_scan(files, options, progress=progress)
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column()
     table.add_column(justify="right")

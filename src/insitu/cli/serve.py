@@ -48,12 +48,12 @@ def _apply_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-def _parse_quotas(given: str | dict[str, Any]) -> dict[str, Any]:
+def _parse_quotas(text_or_table: str | dict[str, Any]) -> dict[str, Any]:
     """Return quotas that the file gives as tables, and everything else as JSON."""
     from insitu.server.quotas import parse_quotas
 
     try:
-        found = json.loads(given) if isinstance(given, str) else given
+        found = json.loads(text_or_table) if isinstance(text_or_table, str) else text_or_table
         if not isinstance(found, dict):
             raise ValueError("it must be an object")
         parse_quotas(found)
@@ -247,11 +247,11 @@ def _reload_settings(context: typer.Context) -> Settings:
     return _make_settings(options)
 
 
-def _read_storage_options(given: str) -> dict[str, Any]:
-    is_json = given.lstrip().startswith(("{", "["))  # it is not shown: it holds secrets
-    place = "--storage-options" if is_json else given
+def _read_storage_options(text: str) -> dict[str, Any]:
+    is_json = text.lstrip().startswith(("{", "["))  # it is not shown: it holds secrets
+    place = "--storage-options" if is_json else text
     try:
-        found = json.loads(given if is_json else Path(given).read_text(encoding="utf-8"))
+        found = json.loads(text if is_json else Path(text).read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else problem
         raise InsituError(

@@ -24,16 +24,16 @@ def as_table(group: VirtualGroup) -> Table:
         if path:
             table.add_row(Text(f"{path}/", style="bold cyan"))
         for name, array in node.arrays.items():
-            counted = count_cells(array)
-            unwritten = counted.cells - counted.stored - counted.inline
+            counts = count_cells(array)
+            unwritten = counts.cells - counts.stored - counts.inline
             table.add_row(
                 f"{'  ' * bool(path)}{name}",
                 ", ".join(f"{dim} {length:,}" for dim, length in zip(array.dims, array.shape, strict=True)),
                 type_name(array),
                 format_chunk_shape(array),
-                f"{counted.cells:,}" + (f" ({unwritten:,} empty)" if unwritten else ""),
+                f"{counts.cells:,}" + (f" ({unwritten:,} empty)" if unwritten else ""),
                 format_codecs(encoding for tile in array.tiles for encoding in tile.encodings),
-                format_bytes(counted.nbytes),
+                format_bytes(counts.nbytes),
                 format_bytes(array.nbytes),
             )
         for name in node.problems:
@@ -64,7 +64,7 @@ def as_json(group: VirtualGroup) -> dict[str, Any]:
 
 
 def _array_json(array: VirtualArray) -> dict[str, Any]:
-    counted = count_cells(array)
+    counts = count_cells(array)
     return {
         "dims": list(array.dims),
         "shape": list(array.shape),
@@ -78,12 +78,12 @@ def _array_json(array: VirtualArray) -> dict[str, Any]:
             for encoding in tile.encodings
         ],
         "chunks": {
-            "cells": counted.cells,
-            "stored": counted.stored,
-            "inline": counted.inline,
-            "unwritten": counted.unwritten,
+            "cells": counts.cells,
+            "stored": counts.stored,
+            "inline": counts.inline,
+            "unwritten": counts.unwritten,
         },
-        "stored_bytes": counted.nbytes,
+        "stored_bytes": counts.nbytes,
         "virtual_bytes": array.nbytes,
     }
 

@@ -65,7 +65,7 @@ def write_text(text: str, output: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def output_format(asked: str | None, output: Path | None) -> str:
+def output_format(name: str | None, output: Path | None) -> str:
     """Return the format, by name or by the suffix of the output file.
 
     Examples
@@ -73,10 +73,10 @@ def output_format(asked: str | None, output: Path | None) -> str:
     >>> output_format(None, Path("x.csv")), output_format(None, None)
     ('csv', 'text')
     """
-    if asked is not None:
-        if asked not in FORMS:
+    if name is not None:
+        if name not in FORMS:
             raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
-        return asked
+        return name
     if output is None:
         return "text"
     try:

@@ -1,6 +1,6 @@
-/* Which loops over bytes are worth a compiler?
+/* Loops over bytes that are worth a compiler: decoding of chunks, checksums, sums and extremes.
  *
- * These, and each has a twin (NumPy, another library) beside its caller for where no compiler was at hand:
+ * Each has a twin (NumPy, another library) beside its caller, for where no compiler was at hand:
  *
  *   unshuffle(src, elementsize, dst)                    byte planes -> elements
  *   unshuffle_box(src, elementsize, shape, start, dst)  the same, of a box of the chunk, straight into a strided array
@@ -10,16 +10,15 @@
  *   unpack_bits(src, first, stride, bits, dst)          a run of big-endian bit fields -> unsigned integers
  *   fletcher32(data), crc32c(data)                      HDF5's and Zarr's checksums
  *   total(values)                                       the sum of float32 or float64 values, in float64
- *   measure(src, elementsize, shuffled, first, count, missing, wanted)
+ *   measure(src, elementsize, shuffled, first, count, missing, statistics)
  *                                                       the same, the number, extremes and squares of what is not missing,
  *                                                       of elements or of byte planes that never become elements
- *   measure_chunks(codec, chunks, held, room, ...)      the same, of many compressed chunks
+ *   measure_chunks(codec, chunks, elements, room, ...)  the same, of many compressed chunks
  *
  * All of them check every bound before they give up the GIL, and touch nothing of Python afterwards.
  * Only the limited API is used (buffers are in it since 3.11), so one build serves every later Python.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../_extension_module.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -45,7 +44,7 @@
 
 enum { MAX_DIMENSIONS = 32 };
 
-/* ---- byte planes to elements ------------------------------------------------------------------------------------ */
+/* ---- byte planes to elements ------------------------------------------------------------------------------------- */
 
 /* One run of `n` neighbouring elements. `src` is where the run starts in plane 0, planes lie `plane` bytes apart;
  * element i goes to `dst + i * step`. Each `words_N` moves planes k .. k+N-1 of the run and returns how many elements
@@ -257,7 +256,7 @@ static void unshuffle_run(const uint8_t *src, size_t plane, size_t size, size_t 
  * stores of whole cache lines does not read the lines before it writes them, which makes this 2.5 times as fast. */
 
 #define ROWS(name, words, ...)                                                                                         \
-    static void name(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, size_t rows, ptrdiff_t from,             \
+    static void name(const uint8_t *src, size_t plane, size_t n, uint8_t *dst, size_t rows, ptrdiff_t from,            \
                      ptrdiff_t to)                                                                                     \
     {                                                                                                                  \
         for (size_t row = 0; row < rows; row++, src += from, dst += to)                                                \
@@ -285,20 +284,12 @@ static void unshuffle_rows(const uint8_t *src, size_t plane, size_t size, size_t
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-static int readable(PyObject *object, Py_buffer *view)
+static int get_buffer(PyObject *object, Py_buffer *view)
 {
     return PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS);
 }
 
-static int wanted(Py_ssize_t given, Py_ssize_t expected, const char *name)
-{
-    if (given == expected)
-        return 1;
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, expected, given);
-    return 0;
-}
-
-static Py_ssize_t positive(PyObject *object, const char *what)
+static Py_ssize_t parse_positive(PyObject *object, const char *what)
 {
     Py_ssize_t value = PyLong_AsSsize_t(object);
     if (value == -1 && PyErr_Occurred())
@@ -310,7 +301,7 @@ static Py_ssize_t positive(PyObject *object, const char *what)
     return value;
 }
 
-static int sizes(PyObject *object, Py_ssize_t *values, Py_ssize_t expected, const char *what)
+static int parse_lengths(PyObject *object, Py_ssize_t *values, Py_ssize_t expected, const char *what)
 {
     if (!PyTuple_Check(object) || PyTuple_Size(object) != expected) {
         PyErr_Format(PyExc_ValueError, "%s must be a tuple of %zd numbers", what, expected);
@@ -333,13 +324,13 @@ static int sizes(PyObject *object, Py_ssize_t *values, Py_ssize_t expected, cons
 static PyObject *py_unshuffle(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    if (!wanted(nargs, 3, "unshuffle"))
+    if (!has_arguments(nargs, 3, "unshuffle"))
         return NULL;
-    Py_ssize_t size = positive(args[1], "elementsize");
+    Py_ssize_t size = parse_positive(args[1], "elementsize");
     if (size < 0)
         return NULL;
     Py_buffer src, dst;
-    if (readable(args[0], &src) < 0)
+    if (get_buffer(args[0], &src) < 0)
         return NULL;
     if (PyObject_GetBuffer(args[2], &dst, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
         PyBuffer_Release(&src);
@@ -362,7 +353,7 @@ static PyObject *py_unshuffle(PyObject *module, PyObject *const *args, Py_ssize_
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
-/* ---- unshuffle_box(src, elementsize, shape, start, dst[, at, extent]) --------------------------------------------
+/* ---- unshuffle_box(src, elementsize, shape, start, dst[, at, extent]) -----------------------------------------------
  * With `at` and `extent` the box goes to that place of dst, which saves making a view for every small chunk. */
 
 typedef struct {
@@ -450,7 +441,7 @@ static int plan_box(box_plan *plan, Py_ssize_t size, int ndim, const Py_ssize_t 
     return 1;
 }
 
-static int within(const Py_buffer *dst, const Py_ssize_t *at, const Py_ssize_t *extent)
+static int box_fits(const Py_buffer *dst, const Py_ssize_t *at, const Py_ssize_t *extent)
 {
     for (int i = 0; i < dst->ndim; i++)
         if (at[i] > dst->shape[i] || extent[i] > dst->shape[i] - at[i]) {
@@ -461,7 +452,7 @@ static int within(const Py_buffer *dst, const Py_ssize_t *at, const Py_ssize_t *
     return 1;
 }
 
-static uint8_t *corner(const Py_buffer *dst, const Py_ssize_t *at)
+static uint8_t *element_address(const Py_buffer *dst, const Py_ssize_t *at)
 {
     uint8_t *target = dst->buf;
     for (int i = 0; i < dst->ndim; i++)
@@ -469,7 +460,7 @@ static uint8_t *corner(const Py_buffer *dst, const Py_ssize_t *at)
     return target;
 }
 
-static int same_size(const Py_buffer *dst, Py_ssize_t size)
+static int has_element_size(const Py_buffer *dst, Py_ssize_t size)
 {
     if (dst->ndim > MAX_DIMENSIONS) {
         PyErr_SetString(PyExc_ValueError, "too many dimensions");
@@ -485,13 +476,13 @@ static int same_size(const Py_buffer *dst, Py_ssize_t size)
 static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    if (nargs != 7 && !wanted(nargs, 5, "unshuffle_box"))
+    if (nargs != 7 && !has_arguments(nargs, 5, "unshuffle_box"))
         return NULL;
-    Py_ssize_t size = positive(args[1], "elementsize");
+    Py_ssize_t size = parse_positive(args[1], "elementsize");
     if (size < 0)
         return NULL;
     Py_buffer src, dst;
-    if (readable(args[0], &src) < 0)
+    if (get_buffer(args[0], &src) < 0)
         return NULL;
     if (PyObject_GetBuffer(args[4], &dst, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
         PyBuffer_Release(&src);
@@ -499,24 +490,26 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
     }
     Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS], at[MAX_DIMENSIONS], extent[MAX_DIMENSIONS];
     box_plan plan;
-    int fine = 0;
-    if (!same_size(&dst, size) || !sizes(args[2], shape, dst.ndim, "shape") || !sizes(args[3], start, dst.ndim, "start"))
+    int is_valid = 0;
+    if (!has_element_size(&dst, size) || !parse_lengths(args[2], shape, dst.ndim, "shape") ||
+        !parse_lengths(args[3], start, dst.ndim, "start"))
         goto done;
-    if (nargs == 7 && (!sizes(args[5], at, dst.ndim, "at") || !sizes(args[6], extent, dst.ndim, "extent")))
+    if (nargs == 7 &&
+        (!parse_lengths(args[5], at, dst.ndim, "at") || !parse_lengths(args[6], extent, dst.ndim, "extent")))
         goto done;
     for (int i = 0; i < dst.ndim && nargs == 5; i++) {
         at[i] = 0;
         extent[i] = dst.shape[i];
     }
-    if (!within(&dst, at, extent) || !plan_box(&plan, size, dst.ndim, shape, start, extent, dst.strides))
+    if (!box_fits(&dst, at, extent) || !plan_box(&plan, size, dst.ndim, shape, start, extent, dst.strides))
         goto done;
     if (plan.total * size != src.len) {
         PyErr_Format(PyExc_ValueError, "%zd bytes are not a chunk of %zd elements of %zd", src.len, plan.total, size);
         goto done;
     }
-    fine = 1;
+    is_valid = 1;
     if (!plan.empty) {
-        uint8_t *target = corner(&dst, at);
+        uint8_t *target = element_address(&dst, at);
         Py_BEGIN_ALLOW_THREADS
         unshuffle_axes((const uint8_t *)src.buf + plan.first, (size_t)plan.total, plan.size, target, plan.axes,
                        plan.count);
@@ -525,7 +518,7 @@ static PyObject *py_unshuffle_box(PyObject *module, PyObject *const *args, Py_ss
 done:
     PyBuffer_Release(&src);
     PyBuffer_Release(&dst);
-    return fine ? Py_NewRef(Py_None) : NULL;
+    return is_valid ? Py_NewRef(Py_None) : NULL;
 }
 
 /* ---- decode_boxes(codec, chunks, elementsize, shuffled, shape, start, extent, dst, at, room) ------------------------
@@ -544,7 +537,7 @@ typedef struct {
     uint8_t *target;
 } box_job;
 
-static int linked(PyObject *codec)
+static int find_decompressor(PyObject *codec)
 {
     PyObject *name = PyUnicode_Check(codec) ? PyUnicode_AsUTF8String(codec) : NULL;
     int found = name ? decompressor_find(PyBytes_AsString(name)) : -1;
@@ -554,39 +547,39 @@ static int linked(PyObject *codec)
     return found;
 }
 
-/* The buffers of a list of chunks, NULL with an exception; `release` gives them back. */
-static Py_buffer *chunks_of(PyObject *list, Py_ssize_t *count)
+/* The buffers of a list of chunks, NULL with an exception; `release_chunks` gives them back. */
+static Py_buffer *acquire_chunks(PyObject *list, Py_ssize_t *count)
 {
     *count = 0;
     if (!PyList_Check(list)) {
         PyErr_SetString(PyExc_ValueError, "chunks must be a list");
         return NULL;
     }
-    Py_ssize_t many = PyList_Size(list);
-    Py_buffer *held = PyMem_Calloc((size_t)many + 1, sizeof(Py_buffer));
-    if (held == NULL) {
+    Py_ssize_t size = PyList_Size(list);
+    Py_buffer *views = PyMem_Calloc((size_t)size + 1, sizeof(Py_buffer));
+    if (views == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    for (; *count < many; ++*count)
-        if (readable(PyList_GetItem(list, *count), &held[*count]) < 0) {
+    for (; *count < size; ++*count)
+        if (get_buffer(PyList_GetItem(list, *count), &views[*count]) < 0) {
             while (*count)
-                PyBuffer_Release(&held[--*count]);
-            PyMem_Free(held);
+                PyBuffer_Release(&views[--*count]);
+            PyMem_Free(views);
             return NULL;
         }
-    return held;
+    return views;
 }
 
-static void release(Py_buffer *held, Py_ssize_t count)
+static void release_chunks(Py_buffer *views, Py_ssize_t count)
 {
     while (count)
-        PyBuffer_Release(&held[--count]);
-    PyMem_Free(held);
+        PyBuffer_Release(&views[--count]);
+    PyMem_Free(views);
 }
 
 /* The thread's memory for a decoded chunk. */
-static int room_of(PyObject *object, Py_buffer *room, size_t nbytes)
+static int acquire_room(PyObject *object, Py_buffer *room, size_t nbytes)
 {
     if (PyObject_GetBuffer(object, room, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0)
         return 0;
@@ -619,17 +612,17 @@ static Py_ssize_t decode_jobs(int codec, const box_plan *plan, int shuffled, con
                               uint8_t *room)
 {
     size_t nbytes = (size_t)plan->total * plan->size;
-    int stored = codec == STORED, straight = !stored && !shuffled && is_whole(plan);
+    int stored = codec == STORED, into_target = !stored && !shuffled && is_whole(plan);
     void *state = stored ? NULL : decompressor_open(codec);
     Py_ssize_t done = 0;
     for (; (state || stored) && done < count; done++) {
         const box_job *job = &jobs[done];
-        uint8_t *to = straight ? job->target : room;
+        uint8_t *to = into_target ? job->target : room;
         const uint8_t *chunk = stored ? job->data : to;
         if (stored ? (size_t)job->length != nbytes
                    : !decompressor_run(codec, state, job->data, (size_t)job->length, to, nbytes))
             break;
-        if (plan->empty || straight)
+        if (plan->empty || into_target)
             continue;
         if (shuffled)
             unshuffle_axes(chunk + plan->first, (size_t)plan->total, plan->size, job->target, plan->axes, plan->count);
@@ -646,7 +639,7 @@ typedef struct {
     box_job *jobs;
     Py_ssize_t count;
     Py_buffer *views;
-    Py_ssize_t held;
+    Py_ssize_t view_count;
 } box_jobs;
 
 static int allocate_jobs(box_jobs *all, Py_ssize_t count, Py_ssize_t views)
@@ -662,13 +655,14 @@ static int allocate_jobs(box_jobs *all, Py_ssize_t count, Py_ssize_t views)
 
 static void release_jobs(box_jobs *all)
 {
-    for (Py_ssize_t i = 0; i < all->held; i++)
+    for (Py_ssize_t i = 0; i < all->view_count; i++)
         PyBuffer_Release(&all->views[i]);
     PyMem_Free(all->views);
     PyMem_Free(all->jobs);
 }
 
-static int jobs_of_lists(PyObject *chunks, PyObject *places, const Py_buffer *dst, const Py_ssize_t *extent, box_jobs *all)
+static int add_jobs_of_lists(PyObject *chunks, PyObject *places, const Py_buffer *dst,
+                             const Py_ssize_t *extent, box_jobs *all)
 {
     if (!PyList_Check(chunks) || !PyList_Check(places) || PyList_Size(chunks) != PyList_Size(places)) {
         PyErr_SetString(PyExc_ValueError, "chunks and at must be lists of one length");
@@ -678,37 +672,39 @@ static int jobs_of_lists(PyObject *chunks, PyObject *places, const Py_buffer *ds
     if (!allocate_jobs(all, count, count))
         return 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (!sizes(PyList_GetItem(places, i), at, dst->ndim, "at") || !within(dst, at, extent))
+        if (!parse_lengths(PyList_GetItem(places, i), at, dst->ndim, "at") || !box_fits(dst, at, extent))
             return 0;
-        if (readable(PyList_GetItem(chunks, i), &all->views[i]) < 0)
+        if (get_buffer(PyList_GetItem(chunks, i), &all->views[i]) < 0)
             return 0;
-        all->held++;
-        all->jobs[i] = (box_job){all->views[i].buf, all->views[i].len, corner(dst, at)};
+        all->view_count++;
+        all->jobs[i] = (box_job){all->views[i].buf, all->views[i].len, element_address(dst, at)};
     }
     return 1;
 }
 
-static int jobs_of_columns(PyObject *chunks, PyObject *places, const Py_buffer *dst, const Py_ssize_t *extent, box_jobs *all)
+static int add_jobs_of_columns(PyObject *chunks, PyObject *places, const Py_buffer *dst,
+                               const Py_ssize_t *extent, box_jobs *all)
 {
     Py_buffer view;
     if (PyTuple_Size(chunks) != 3) {
         PyErr_SetString(PyExc_ValueError, "chunks must be (block, begin, length)");
         return 0;
     }
-    if (readable(PyTuple_GetItem(chunks, 1), &view) < 0)
+    if (get_buffer(PyTuple_GetItem(chunks, 1), &view) < 0)
         return 0;
     Py_ssize_t count = view.len / (Py_ssize_t)sizeof(int64_t), at[MAX_DIMENSIONS];
     PyBuffer_Release(&view);
     if (!allocate_jobs(all, count, 4))
         return 0;
-    for (; all->held < 4; all->held++)
-        if (readable(all->held < 3 ? PyTuple_GetItem(chunks, all->held) : places, &all->views[all->held]) < 0)
+    for (; all->view_count < 4; all->view_count++)
+        if (get_buffer(all->view_count < 3 ? PyTuple_GetItem(chunks, all->view_count) : places,
+                       &all->views[all->view_count]) < 0)
             return 0;
     const Py_buffer *block = &all->views[0];
     for (int i = 1; i < 4; i++) {
-        Py_ssize_t wide = i == 3 ? dst->ndim : 1;
+        Py_ssize_t width = i == 3 ? dst->ndim : 1;
         if (all->views[i].itemsize != (Py_ssize_t)sizeof(int64_t) ||
-            all->views[i].len != count * wide * (Py_ssize_t)sizeof(int64_t)) {
+            all->views[i].len != count * width * (Py_ssize_t)sizeof(int64_t)) {
             PyErr_SetString(PyExc_ValueError, "begin, length and at must be int64 columns of one length");
             return 0;
         }
@@ -726,9 +722,10 @@ static int jobs_of_columns(PyObject *chunks, PyObject *places, const Py_buffer *
             }
             at[axis] = (Py_ssize_t)place[axis];
         }
-        if (!within(dst, at, extent))
+        if (!box_fits(dst, at, extent))
             return 0;
-        all->jobs[i] = (box_job){(const uint8_t *)block->buf + begin[i], (Py_ssize_t)length[i], corner(dst, at)};
+        all->jobs[i] = (box_job){(const uint8_t *)block->buf + begin[i], (Py_ssize_t)length[i],
+                                  element_address(dst, at)};
     }
     return 1;
 }
@@ -736,8 +733,8 @@ static int jobs_of_columns(PyObject *chunks, PyObject *places, const Py_buffer *
 static PyObject *py_decode_boxes(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    int codec = !wanted(nargs, 10, "decode_boxes") ? -1 : args[0] == Py_None ? STORED : linked(args[0]);
-    Py_ssize_t size = codec < 0 ? -1 : positive(args[2], "elementsize");
+    int codec = !has_arguments(nargs, 10, "decode_boxes") ? -1 : args[0] == Py_None ? STORED : find_decompressor(args[0]);
+    Py_ssize_t size = codec < 0 ? -1 : parse_positive(args[2], "elementsize");
     int shuffled = size < 0 ? -1 : PyObject_IsTrue(args[3]);
     if (shuffled < 0)
         return NULL;
@@ -747,12 +744,12 @@ static PyObject *py_decode_boxes(PyObject *module, PyObject *const *args, Py_ssi
     Py_ssize_t shape[MAX_DIMENSIONS], start[MAX_DIMENSIONS], extent[MAX_DIMENSIONS], done = -1;
     box_plan plan;
     box_jobs all = {0};
-    if (same_size(&dst, size) && sizes(args[4], shape, dst.ndim, "shape") && sizes(args[5], start, dst.ndim, "start") &&
-        sizes(args[6], extent, dst.ndim, "extent") &&
+    if (has_element_size(&dst, size) && parse_lengths(args[4], shape, dst.ndim, "shape") &&
+        parse_lengths(args[5], start, dst.ndim, "start") && parse_lengths(args[6], extent, dst.ndim, "extent") &&
         plan_box(&plan, size, dst.ndim, shape, start, extent, dst.strides) &&
-        (codec == STORED || room_of(args[9], &room, (size_t)plan.total * plan.size))) {
-        if (PyTuple_Check(args[1]) ? jobs_of_columns(args[1], args[8], &dst, extent, &all)
-                                   : jobs_of_lists(args[1], args[8], &dst, extent, &all)) {
+        (codec == STORED || acquire_room(args[9], &room, (size_t)plan.total * plan.size))) {
+        if (PyTuple_Check(args[1]) ? add_jobs_of_columns(args[1], args[8], &dst, extent, &all)
+                                   : add_jobs_of_lists(args[1], args[8], &dst, extent, &all)) {
             Py_BEGIN_ALLOW_THREADS
             done = decode_jobs(codec, &plan, shuffled, all.jobs, all.count, room.buf);
             Py_END_ALLOW_THREADS
@@ -808,22 +805,22 @@ static uint64_t field(const uint8_t *src, size_t position, unsigned bits)
 static PyObject *py_unpack_bits(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    if (!wanted(nargs, 5, "unpack_bits"))
+    if (!has_arguments(nargs, 5, "unpack_bits"))
         return NULL;
     Py_ssize_t first = PyLong_AsSsize_t(args[1]);
     if (first == -1 && PyErr_Occurred())
         return NULL;
-    Py_ssize_t stride = positive(args[2], "stride"), bits = stride < 0 ? -1 : positive(args[3], "bits");
+    Py_ssize_t stride = parse_positive(args[2], "stride"), bits = stride < 0 ? -1 : parse_positive(args[3], "bits");
     if (bits < 0)
         return NULL;
     Py_buffer src, dst;
-    if (readable(args[0], &src) < 0)
+    if (get_buffer(args[0], &src) < 0)
         return NULL;
     if (PyObject_GetBuffer(args[4], &dst, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
         PyBuffer_Release(&src);
         return NULL;
     }
-    int fine = 0;
+    int is_valid = 0;
     Py_ssize_t width = dst.itemsize;
     if (first < 0 || bits > 8 * width || (width != 1 && width != 2 && width != 4 && width != 8)) {
         PyErr_SetString(PyExc_ValueError, "fields of 1 to 64 bits go into integers at least as wide");
@@ -836,7 +833,7 @@ static PyObject *py_unpack_bits(PyObject *module, PyObject *const *args, Py_ssiz
         PyErr_Format(PyExc_ValueError, "%zd bytes are too few for %zu fields of %zd bits", src.len, count, bits);
         goto done;
     }
-    fine = 1;
+    is_valid = 1;
     Py_BEGIN_ALLOW_THREADS
     if (width == 1)
         UNPACK(uint8_t);
@@ -850,7 +847,7 @@ static PyObject *py_unpack_bits(PyObject *module, PyObject *const *args, Py_ssiz
 done:
     PyBuffer_Release(&src);
     PyBuffer_Release(&dst);
-    return fine ? Py_NewRef(Py_None) : NULL;
+    return is_valid ? Py_NewRef(Py_None) : NULL;
 }
 
 /* ---- fletcher32(data) -------------------------------------------------------------------------------------------- */
@@ -887,7 +884,7 @@ static PyObject *py_fletcher32(PyObject *module, PyObject *object)
 {
     (void)module;
     Py_buffer data;
-    if (readable(object, &data) < 0)
+    if (get_buffer(object, &data) < 0)
         return NULL;
     uint32_t value;
     Py_BEGIN_ALLOW_THREADS
@@ -933,7 +930,7 @@ static PyObject *py_crc32c(PyObject *module, PyObject *object)
 {
     (void)module;
     Py_buffer data;
-    if (readable(object, &data) < 0)
+    if (get_buffer(object, &data) < 0)
         return NULL;
     uint32_t value;
     Py_BEGIN_ALLOW_THREADS
@@ -943,14 +940,14 @@ static PyObject *py_crc32c(PyObject *module, PyObject *object)
     return PyLong_FromUnsignedLong(value);
 }
 
-/* ---- total(values) -----------------------------------------------------------------------------------------------
+/* ---- total(values) --------------------------------------------------------------------------------------------------
  * Sixteen sums side by side, of blocks that are short enough that each keeps nearly all of its bits; NumPy casts every
  * value into a buffer first, which takes four times as long. NaN and infinity come through as they do there. */
 
 enum { LANES = 16, TOTAL_BLOCK = 4096 };
 
 #define TOTAL(name, type)                                                                                              \
-    static double name(const type *values, size_t count)                                                              \
+    static double name(const type *values, size_t count)                                                               \
     {                                                                                                                  \
         double sum = 0;                                                                                                \
         for (size_t begin = 0; begin < count; begin += TOTAL_BLOCK) {                                                  \
@@ -996,8 +993,8 @@ static PyObject *py_total(PyObject *module, PyObject *object)
     return single || wide ? PyFloat_FromDouble(sum) : NULL;
 }
 
-/* ---- measure(src, elementsize, shuffled, first, count, missing, wanted) ---------------------------------------------
- * Elements are put together from their byte planes a block at a time, and measured while they are in the first-level
+/* ---- measure(src, elementsize, shuffled, first, count, missing, statistics) -----------------------------------------
+ * Elements are put together from their byte planes a block at a time, and measurement while they are in the first-level
  * cache: an array of them never exists. A block whose sum is a number has nothing missing in it (unless some value stands
  * for missing), and takes one pass; any other is gone through again, leaving out NaN and what stands for it. Squared
  * deviations are from the block's own mean, and blocks are put together as by Chan, Golub and LeVeque (1983). */
@@ -1007,46 +1004,46 @@ enum { EXTREMES = 1, SQUARES = 2, MOST_MISSING = 2 };
 typedef struct {
     double sum, squares, least, most;
     size_t valid;
-} measured;
+} measurement;
 
 typedef struct {
-    int wanted;
+    int statistics;
     int missing;
     double values[MOST_MISSING];
-} measuring;
+} measure_options;
 
-#define FOLDED(lanes)                                                                                                  \
+#define COMBINE_LANES(lanes)                                                                                           \
     for (int half = LANES / 2; half; half /= 2)                                                                        \
         for (int lane = 0; lane < half; lane++)                                                                        \
             lanes[lane] += lanes[lane + half]
 
 /* What is missing is written over: with 0 for a sum, with a value that is there for extremes. No branch depends on a
- * value: missing ones often lie scattered. `KEPT` is true of what is there. */
-#define KEPT(value) ((value == value) & (value != first) & (value != second))
+ * value: missing ones often lie scattered. `IS_VALID` is true of what is there. */
+#define IS_VALID(value) ((value == value) & (value != first) & (value != second))
 
 #define MEASURE(name, type, word, total)                                                                               \
     static size_t name##_filled(const type *values, size_t count, type first, type second, type by, type *room)        \
     {                                                                                                                  \
-        word many[LANES] = {0}; /* as wide as a value: then a comparison needs no conversion to be added */           \
+        word counts[LANES] = {0}; /* as wide as a value: then a comparison needs no conversion to be added */          \
         size_t i = 0, sum = 0;                                                                                         \
         for (; i + LANES <= count; i += LANES)                                                                         \
             for (int lane = 0; lane < LANES; lane++) {                                                                 \
                 type value = values[i + (size_t)lane];                                                                 \
-                int kept = KEPT(value);                                                                                \
-                room[i + (size_t)lane] = kept ? value : by;                                                            \
-                many[lane] += kept ? 1 : 0;                                                                            \
+                int valid = IS_VALID(value);                                                                           \
+                room[i + (size_t)lane] = valid ? value : by;                                                           \
+                counts[lane] += valid ? 1 : 0;                                                                         \
             }                                                                                                          \
         for (; i < count; i++) {                                                                                       \
-            int kept = KEPT(values[i]);                                                                                \
-            room[i] = kept ? values[i] : by;                                                                           \
-            many[0] += kept ? 1 : 0;                                                                                   \
+            int valid = IS_VALID(values[i]);                                                                           \
+            room[i] = valid ? values[i] : by;                                                                          \
+            counts[0] += valid ? 1 : 0;                                                                                \
         }                                                                                                              \
         for (int lane = 0; lane < LANES; lane++)                                                                       \
-            sum += (size_t)many[lane];                                                                                 \
+            sum += (size_t)counts[lane];                                                                               \
         return sum;                                                                                                    \
     }                                                                                                                  \
                                                                                                                        \
-    static void name##_extremes(const type *values, size_t count, measured *all)                                       \
+    static void name##_extremes(const type *values, size_t count, measurement *all)                                    \
     {                                                                                                                  \
         type least[LANES], most[LANES];                                                                                \
         size_t i = 0;                                                                                                  \
@@ -1079,11 +1076,11 @@ typedef struct {
                 lanes[lane] += ((double)values[i + (size_t)lane] - mean) * ((double)values[i + (size_t)lane] - mean);  \
         for (; i < count; i++)                                                                                         \
             lanes[0] += ((double)values[i] - mean) * ((double)values[i] - mean);                                       \
-        FOLDED(lanes);                                                                                                 \
+        COMBINE_LANES(lanes);                                                                                          \
         return lanes[0];                                                                                               \
     }                                                                                                                  \
                                                                                                                        \
-    static double name##_squares_kept(const type *values, size_t count, double mean, type first, type second)          \
+    static double name##_squares_valid(const type *values, size_t count, double mean, type first, type second)         \
     {                                                                                                                  \
         double lanes[LANES] = {0};                                                                                     \
         size_t i = 0;                                                                                                  \
@@ -1091,15 +1088,15 @@ typedef struct {
             for (int lane = 0; lane < LANES; lane++) {                                                                 \
                 type value = values[i + (size_t)lane];                                                                 \
                 double away = (double)value - mean;                                                                    \
-                lanes[lane] += KEPT(value) ? away * away : 0;                                                          \
+                lanes[lane] += IS_VALID(value) ? away * away : 0;                                                      \
             }                                                                                                          \
         for (; i < count; i++)                                                                                         \
-            lanes[0] += KEPT(values[i]) ? ((double)values[i] - mean) * ((double)values[i] - mean) : 0;                 \
-        FOLDED(lanes);                                                                                                 \
+            lanes[0] += IS_VALID(values[i]) ? ((double)values[i] - mean) * ((double)values[i] - mean) : 0;             \
+        COMBINE_LANES(lanes);                                                                                          \
         return lanes[0];                                                                                               \
     }                                                                                                                  \
                                                                                                                        \
-    static void name(const type *values, size_t count, const measuring *how, type *room, measured *all)               \
+    static void name(const type *values, size_t count, const measure_options *how, type *room, measurement *all)       \
     {                                                                                                                  \
         type first = how->missing > 0 ? (type)how->values[0] : NAN, second = how->missing > 1 ? (type)how->values[1] : NAN; \
         double sum = how->missing ? NAN : total(values, count);                                                        \
@@ -1110,24 +1107,24 @@ typedef struct {
         }                                                                                                              \
         if (!valid)                                                                                                    \
             return;                                                                                                    \
-        if (how->wanted & EXTREMES) {                                                                                  \
-            const type *there = values;                                                                                \
+        if (how->statistics & EXTREMES) {                                                                              \
+            const type *present = values;                                                                              \
             if (valid < count) {                                                                                       \
                 size_t i = 0;                                                                                          \
-                while (!KEPT(values[i]))                                                                               \
+                while (!IS_VALID(values[i]))                                                                           \
                     i++;                                                                                               \
                 name##_filled(values, count, first, second, values[i], room);                                          \
-                there = room;                                                                                          \
+                present = room;                                                                                        \
             }                                                                                                          \
-            name##_extremes(there, count, all);                                                                        \
+            name##_extremes(present, count, all);                                                                      \
         }                                                                                                              \
-        if (how->wanted & SQUARES) {                                                                                   \
+        if (how->statistics & SQUARES) {                                                                               \
             double mean = sum / (double)valid;                                                                         \
             all->squares += valid == count ? name##_squares(values, count, mean)                                       \
-                                           : name##_squares_kept(values, count, mean, first, second);                  \
+                                           : name##_squares_valid(values, count, mean, first, second);                 \
             if (all->valid) {                                                                                          \
-                double before = (double)all->valid, now = (double)valid, apart = mean - all->sum / before;             \
-                all->squares += apart * apart * (before / (before + now) * now);                                       \
+                double before = (double)all->valid, now = (double)valid, difference = mean - all->sum / before;        \
+                all->squares += difference * difference * (before / (before + now) * now);                             \
             }                                                                                                          \
         }                                                                                                              \
         all->sum += sum;                                                                                               \
@@ -1137,8 +1134,8 @@ typedef struct {
 MEASURE(measure_float, float, int32_t, total_float)
 MEASURE(measure_double, double, int64_t, total_double)
 
-static void measure_run(const uint8_t *src, size_t plane, size_t size, int shuffled, size_t count, const measuring *how,
-                        measured *all)
+static void measure_run(const uint8_t *src, size_t plane, size_t size, int shuffled, size_t count,
+                        const measure_options *how, measurement *all)
 {
     union {
         uint8_t bytes[TOTAL_BLOCK * sizeof(double)];
@@ -1147,26 +1144,26 @@ static void measure_run(const uint8_t *src, size_t plane, size_t size, int shuff
     } block, room;
     int in_place = !shuffled && (uintptr_t)src % size == 0;
     for (size_t begin = 0; begin < count; begin += TOTAL_BLOCK) {
-        size_t many = count - begin < TOTAL_BLOCK ? count - begin : TOTAL_BLOCK;
+        size_t block_count = count - begin < TOTAL_BLOCK ? count - begin : TOTAL_BLOCK;
         const void *values = in_place ? src + begin * size : block.bytes;
         if (shuffled)
-            unshuffle_run(src + begin, plane, size, many, block.bytes, (ptrdiff_t)size);
+            unshuffle_run(src + begin, plane, size, block_count, block.bytes, (ptrdiff_t)size);
         else if (!in_place)
-            memcpy(block.bytes, src + begin * size, many * size);
+            memcpy(block.bytes, src + begin * size, block_count * size);
         if (size == sizeof(float))
-            measure_float(values, many, how, room.single, all);
+            measure_float(values, block_count, how, room.single, all);
         else
-            measure_double(values, many, how, room.wide, all);
+            measure_double(values, block_count, how, room.wide, all);
     }
 }
 
-/* The arguments missing and wanted; 0 with an exception. */
-static int measuring_of(Py_ssize_t size, PyObject *missing, PyObject *flags, measuring *how)
+/* The arguments missing and statistics; 0 with an exception. */
+static int parse_measure_options(Py_ssize_t size, PyObject *missing, PyObject *flags, measure_options *how)
 {
-    long asked = PyLong_AsLong(flags);
+    long statistics = PyLong_AsLong(flags);
     if (PyErr_Occurred())
         return 0;
-    how->wanted = (int)(asked & (EXTREMES | SQUARES));
+    how->statistics = (int)(statistics & (EXTREMES | SQUARES));
     if ((size != sizeof(float) && size != sizeof(double)) || !PyTuple_Check(missing) ||
         PyTuple_Size(missing) > MOST_MISSING) {
         PyErr_SetString(PyExc_ValueError, "elements are of 4 or 8 bytes, and at most two numbers stand for missing");
@@ -1180,16 +1177,16 @@ static int measuring_of(Py_ssize_t size, PyObject *missing, PyObject *flags, mea
     return 1;
 }
 
-static int elements_within(Py_ssize_t first, Py_ssize_t count, Py_ssize_t held)
+static int elements_within(Py_ssize_t first, Py_ssize_t count, Py_ssize_t available)
 {
-    if (first >= 0 && count >= 0 && first <= held && count <= held - first)
+    if (first >= 0 && count >= 0 && first <= available && count <= available - first)
         return 1;
     if (!PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "%zd elements from %zd are not in %zd", count, first, held);
+        PyErr_Format(PyExc_ValueError, "%zd elements from %zd are not in %zd", count, first, available);
     return 0;
 }
 
-static PyObject *measured_tuple(const measured *all)
+static PyObject *measurement_tuple(const measurement *all)
 {
     return Py_BuildValue("dnddd", all->sum, (Py_ssize_t)all->valid, all->least, all->most, all->squares);
 }
@@ -1197,45 +1194,45 @@ static PyObject *measured_tuple(const measured *all)
 static PyObject *py_measure(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    if (!wanted(nargs, 7, "measure"))
+    if (!has_arguments(nargs, 7, "measure"))
         return NULL;
-    Py_ssize_t size = positive(args[1], "elementsize");
+    Py_ssize_t size = parse_positive(args[1], "elementsize");
     int shuffled = PyObject_IsTrue(args[2]);
     if (size < 0 || shuffled < 0)
         return NULL;
     Py_ssize_t first = PyLong_AsSsize_t(args[3]), count = PyLong_AsSsize_t(args[4]);
-    measuring how = {0};
+    measure_options how = {0};
     Py_buffer src;
-    if (PyErr_Occurred() || !measuring_of(size, args[5], args[6], &how) || readable(args[0], &src) < 0)
+    if (PyErr_Occurred() || !parse_measure_options(size, args[5], args[6], &how) || get_buffer(args[0], &src) < 0)
         return NULL;
-    Py_ssize_t held = src.len / size;
-    if (!elements_within(first, count, held)) {
+    Py_ssize_t elements = src.len / size;
+    if (!elements_within(first, count, elements)) {
         PyBuffer_Release(&src);
         return NULL;
     }
-    measured all = {.sum = 0, .least = NAN, .most = NAN};
+    measurement all = {.sum = 0, .least = NAN, .most = NAN};
     const uint8_t *from = (const uint8_t *)src.buf + (shuffled ? first : first * size);
     Py_BEGIN_ALLOW_THREADS
-    measure_run(from, (size_t)held, (size_t)size, shuffled, (size_t)count, &how, &all);
+    measure_run(from, (size_t)elements, (size_t)size, shuffled, (size_t)count, &how, &all);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&src);
-    return measured_tuple(&all);
+    return measurement_tuple(&all);
 }
 
-/* ---- measure_chunks(codec, chunks, held, room, elementsize, shuffled, first, count, missing, wanted) ------------------
- * The same of many compressed chunks of `held` elements each, decompressed into the thread's memory: the GIL is given up
- * once. A list of results: shorter than that of the chunks if one of them does not decode. */
+/* ---- measure_chunks(codec, chunks, elements, room, elementsize, shuffled, first, count, missing, statistics) --------
+ * The same of many compressed chunks of so many elements each, decompressed into the memory of the thread: the GIL is
+ * given up once. A list of results: shorter than that of the chunks if one of them does not decode. */
 
-static Py_ssize_t measure_each(int codec, const Py_buffer *chunks, Py_ssize_t many, uint8_t *room, size_t held, size_t size,
-                               int shuffled, size_t first, size_t count, const measuring *how, measured *all)
+static Py_ssize_t measure_each(int codec, const Py_buffer *chunks, Py_ssize_t chunk_count, uint8_t *room, size_t elements,
+                               size_t size, int shuffled, size_t first, size_t count, const measure_options *how, measurement *all)
 {
     void *state = decompressor_open(codec);
     Py_ssize_t done = 0;
-    for (; state && done < many; done++) {
-        if (!decompressor_run(codec, state, chunks[done].buf, (size_t)chunks[done].len, room, held * size))
+    for (; state && done < chunk_count; done++) {
+        if (!decompressor_run(codec, state, chunks[done].buf, (size_t)chunks[done].len, room, elements * size))
             break;
-        all[done] = (measured){.sum = 0, .least = NAN, .most = NAN};
-        measure_run(room + (shuffled ? first : first * size), held, size, shuffled, count, how, &all[done]);
+        all[done] = (measurement){.sum = 0, .least = NAN, .most = NAN};
+        measure_run(room + (shuffled ? first : first * size), elements, size, shuffled, count, how, &all[done]);
     }
     if (state)
         decompressor_close(codec, state);
@@ -1245,51 +1242,51 @@ static Py_ssize_t measure_each(int codec, const Py_buffer *chunks, Py_ssize_t ma
 static PyObject *py_measure_chunks(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    int codec = wanted(nargs, 10, "measure_chunks") ? linked(args[0]) : -1;
-    Py_ssize_t size = codec < 0 ? -1 : positive(args[4], "elementsize");
-    Py_ssize_t held = size < 0 ? -1 : positive(args[2], "held");
-    int shuffled = held < 0 ? -1 : PyObject_IsTrue(args[5]);
+    int codec = has_arguments(nargs, 10, "measure_chunks") ? find_decompressor(args[0]) : -1;
+    Py_ssize_t size = codec < 0 ? -1 : parse_positive(args[4], "elementsize");
+    Py_ssize_t elements = size < 0 ? -1 : parse_positive(args[2], "elements");
+    int shuffled = elements < 0 ? -1 : PyObject_IsTrue(args[5]);
     if (shuffled < 0)
         return NULL;
-    Py_ssize_t first = PyLong_AsSsize_t(args[6]), count = PyLong_AsSsize_t(args[7]), many;
-    measuring how = {0};
-    if (PyErr_Occurred() || !measuring_of(size, args[8], args[9], &how) || !elements_within(first, count, held))
+    Py_ssize_t first = PyLong_AsSsize_t(args[6]), count = PyLong_AsSsize_t(args[7]), chunk_count;
+    measure_options how = {0};
+    if (PyErr_Occurred() || !parse_measure_options(size, args[8], args[9], &how) || !elements_within(first, count, elements))
         return NULL;
-    Py_buffer room, *chunks = chunks_of(args[1], &many);
+    Py_buffer room, *chunks = acquire_chunks(args[1], &chunk_count);
     if (chunks == NULL)
         return NULL;
     PyObject *results = NULL;
-    measured *all = PyMem_Calloc((size_t)many + 1, sizeof(measured));
+    measurement *all = PyMem_Calloc((size_t)chunk_count + 1, sizeof(measurement));
     if (all == NULL) {
         PyErr_NoMemory();
-    } else if (held > PY_SSIZE_T_MAX / size) {
+    } else if (elements > PY_SSIZE_T_MAX / size) {
         PyErr_SetString(PyExc_OverflowError, "the chunk is too large");
-    } else if (room_of(args[3], &room, (size_t)held * (size_t)size)) {
+    } else if (acquire_room(args[3], &room, (size_t)elements * (size_t)size)) {
         Py_ssize_t done;
         Py_BEGIN_ALLOW_THREADS
-        done = measure_each(codec, chunks, many, room.buf, (size_t)held, (size_t)size, shuffled, (size_t)first,
+        done = measure_each(codec, chunks, chunk_count, room.buf, (size_t)elements, (size_t)size, shuffled, (size_t)first,
                             (size_t)count, &how, all);
         Py_END_ALLOW_THREADS
         PyBuffer_Release(&room);
         results = PyList_New(done);
         for (Py_ssize_t i = 0; results && i < done; i++) {
-            PyObject *one = measured_tuple(&all[i]);
+            PyObject *one = measurement_tuple(&all[i]);
             if (one == NULL || PyList_SetItem(results, i, one) < 0) /* which takes `one` */
                 Py_CLEAR(results);
         }
     }
     PyMem_Free(all);
-    release(chunks, many);
+    release_chunks(chunks, chunk_count);
     return results;
 }
 
-/* ---- decompress_texts(dictionary, texts, room) -----------------------------------------------------------------------
+/* ---- decompress_texts(dictionary, texts, room) ----------------------------------------------------------------------
  * Short Zstandard frames that were compressed with a dictionary: a list of bytes, each of `room` bytes at most. */
 
 static PyObject *py_decompress_texts(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    Py_ssize_t room = wanted(nargs, 3, "decompress_texts") ? positive(args[2], "room") : -1, many;
+    Py_ssize_t room = has_arguments(nargs, 3, "decompress_texts") ? parse_positive(args[2], "room") : -1, text_count;
     int codec = decompressor_find("zstd");
     if (room < 0)
         return NULL;
@@ -1297,18 +1294,19 @@ static PyObject *py_decompress_texts(PyObject *module, PyObject *const *args, Py
         PyErr_SetString(PyExc_RuntimeError, "Zstandard was not linked");
         return NULL;
     }
-    Py_buffer given, *texts;
-    if (PyObject_GetBuffer(args[0], &given, PyBUF_SIMPLE) < 0)
+    Py_buffer dictionary_bytes, *texts;
+    if (PyObject_GetBuffer(args[0], &dictionary_bytes, PyBUF_SIMPLE) < 0)
         return NULL;
-    void *dictionary = dictionary_open(given.buf, (size_t)given.len), *state = decompressor_open(codec);
-    PyBuffer_Release(&given); /* the dictionary has a copy */
+    void *dictionary = dictionary_open(dictionary_bytes.buf, (size_t)dictionary_bytes.len);
+    void *state = decompressor_open(codec);
+    PyBuffer_Release(&dictionary_bytes); /* the dictionary has a copy */
     uint8_t *out = PyMem_Malloc((size_t)room);
     PyObject *results = NULL;
     if (dictionary == NULL || state == NULL || out == NULL) {
         PyErr_SetString(PyExc_ValueError, "the dictionary is damaged, or there is no memory");
-    } else if ((texts = chunks_of(args[1], &many)) != NULL) {
-        results = PyList_New(many);
-        for (Py_ssize_t i = 0; results && i < many; i++) {
+    } else if ((texts = acquire_chunks(args[1], &text_count)) != NULL) {
+        results = PyList_New(text_count);
+        for (Py_ssize_t i = 0; results && i < text_count; i++) {
             ptrdiff_t size =
                 dictionary_run(dictionary, state, texts[i].buf, (size_t)texts[i].len, out, (size_t)room);
             PyObject *one = size < 0 ? NULL : PyBytes_FromStringAndSize((const char *)out, size);
@@ -1317,7 +1315,7 @@ static PyObject *py_decompress_texts(PyObject *module, PyObject *const *args, Py
             if (one == NULL || PyList_SetItem(results, i, one) < 0) /* which takes `one` */
                 Py_CLEAR(results);
         }
-        release(texts, many);
+        release_chunks(texts, text_count);
     }
     PyMem_Free(out);
     if (state)
@@ -1330,50 +1328,34 @@ static PyObject *py_decompress_texts(PyObject *module, PyObject *const *args, Py
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
-    {"unshuffle", (PyCFunction)(void (*)(void))py_unshuffle, METH_FASTCALL,
-     "unshuffle(src, elementsize, dst)\n--\n\nByte planes to elements; trailing bytes stay as they are."},
-    {"unshuffle_box", (PyCFunction)(void (*)(void))py_unshuffle_box, METH_FASTCALL,
-     "unshuffle_box(src, elementsize, shape, start, dst, at=None, extent=None)\n--\n\n"
-     "The box of dst's shape at start of a shuffled chunk; or of that extent, to that place of dst."},
-    {"decode_boxes", (PyCFunction)(void (*)(void))py_decode_boxes, METH_FASTCALL,
-     "decode_boxes(codec, chunks, elementsize, shuffled, shape, start, extent, dst, at, room)\n--\n\n"
-     "A box of each of many compressed chunks to its place of dst; how many were done."},
+    FASTCALL(unshuffle,
+             "unshuffle(src, elementsize, dst)\n--\n\nByte planes to elements; trailing bytes stay as they are."),
+    FASTCALL(unshuffle_box,
+             "unshuffle_box(src, elementsize, shape, start, dst, at=None, extent=None)\n--\n\n"
+             "The box of dst's shape at start of a shuffled chunk; or of that extent, to that place of dst."),
+    FASTCALL(decode_boxes,
+             "decode_boxes(codec, chunks, elementsize, shuffled, shape, start, extent, dst, at, room)\n--\n\n"
+             "A box of each of many compressed chunks to its place of dst; how many were done."),
     {"linked_libraries", py_linked_libraries, METH_NOARGS,
      "linked_libraries()\n--\n\nThe decompressors that were linked: codec to name and version of its library."},
-    {"unpack_bits", (PyCFunction)(void (*)(void))py_unpack_bits, METH_FASTCALL,
-     "unpack_bits(src, first, stride, bits, dst)\n--\n\nBig-endian bit fields, every stride bits, to integers."},
+    FASTCALL(unpack_bits,
+             "unpack_bits(src, first, stride, bits, dst)\n--\n\nBig-endian bit fields, every stride bits, to integers."),
     {"fletcher32", py_fletcher32, METH_O, "fletcher32(data)\n--\n\nHDF5's Fletcher checksum."},
     {"total", py_total, METH_O, "total(values)\n--\n\nThe sum of float32 or float64 values, in float64."},
-    {"measure", (PyCFunction)(void (*)(void))py_measure, METH_FASTCALL,
-     "measure(src, elementsize, shuffled, first, count, missing, wanted)\n--\n\n"
-     "Of floats that are not missing: (sum, number, least, most, squares about the mean)."},
-    {"measure_chunks", (PyCFunction)(void (*)(void))py_measure_chunks, METH_FASTCALL,
-     "measure_chunks(codec, chunks, held, room, elementsize, shuffled, first, count, missing, wanted)\n--\n\n"
-     "What measure gives, of each of many compressed chunks of `held` elements; fewer if one does not decode."},
-    {"decompress_texts", (PyCFunction)(void (*)(void))py_decompress_texts, METH_FASTCALL,
-     "decompress_texts(dictionary, texts, room)\n--\n\n"
-     "Short Zstandard frames that were compressed with a dictionary; a text has at most `room` bytes."},
+    FASTCALL(measure,
+             "measure(src, elementsize, shuffled, first, count, missing, statistics)\n--\n\n"
+             "Of floats that are not missing: (sum, number, least, most, squares about the mean)."),
+    FASTCALL(measure_chunks,
+             "measure_chunks(codec, chunks, elements, room, elementsize, shuffled, first, count, missing, statistics)\n--\n\n"
+             "What measure gives, of each of many compressed chunks of so many elements; fewer if one does not decode."),
+    FASTCALL(decompress_texts,
+             "decompress_texts(dictionary, texts, room)\n--\n\n"
+             "Short Zstandard frames that were compressed with a dictionary; a text has at most `room` bytes."),
     {"crc32c", py_crc32c, METH_O, "crc32c(data)\n--\n\nThe Castagnoli checksum."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {
-#ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
-#endif
-#ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT,
-    .m_name = "_kernels",
-    .m_doc = "Loops over bytes that release the GIL.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
+MODULE_DEFINITION("_kernels", "Loops over bytes that release the GIL.");
 
 PyMODINIT_FUNC PyInit__kernels(void)
 {

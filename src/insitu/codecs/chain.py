@@ -139,10 +139,10 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     for position, codec in enumerate(codecs[skipped:], skipped):
         if filter_mask >> position & 1:
             continue
-        made = registry.make_step(codec, form)
-        if not made.idle:
-            steps.append((made, form.limit if form.exact else -1))
-        form = made.encoded
+        step = registry.make_step(codec, form)
+        if not step.idle:
+            steps.append((step, form.limit if form.exact else -1))
+        form = step.encoded
     if dtype.hasobject and not steps:
         raise CodecError("values of varying length need a codec that decodes them, such as vlen-utf8; there is none")
     steps.reverse()
@@ -224,10 +224,10 @@ class Decoder:
             np.copyto(out, self._decode_objects(data, fetch)[box])
             return
         if self.back is None and out.dtype == self.dtype and self.steps and self.nbytes:
-            shown = [part.indices(length) for part, length in zip(box, self.stored, strict=True)]
+            indices = [part.indices(length) for part, length in zip(box, self.stored, strict=True)]
             # Lists, not generators: this runs once a chunk, and chunks may be small.
-            if [step for _, _, step in shown] == [1] * len(shown):
-                extents = tuple([max(stop - start, 0) for start, stop, _ in shown])
+            if [step for _, _, step in indices] == [1] * len(indices):
+                extents = tuple([max(stop - start, 0) for start, stop, _ in indices])
                 if out.shape != extents:
                     raise ValueError(f"a box of {extents} does not go into an array of {out.shape}")
                 if extents == self.stored and out.flags.c_contiguous:
@@ -236,7 +236,7 @@ class Decoder:
                 last = self.steps[-1][0]
                 if last.box is not None:
                     planes = self._run(data, len(self.steps) - 1, None)
-                    last.box(planes, self.stored, tuple([start for start, _, _ in shown]), out)
+                    last.box(planes, self.stored, tuple([start for start, _, _ in indices]), out)
                     return
         if self.steps:
             room = get_buffer(CHUNK_SLOT, self.nbytes)
@@ -283,22 +283,22 @@ class Decoder:
         """
         number = 0
         last = self.steps[-1][0] if self.steps else None
-        straight = self.back is None and self.records is None and out.dtype == self.dtype
+        writes_directly = self.back is None and self.records is None and out.dtype == self.dtype
         try:
-            if straight and (self.batch_codec is not None or self._can_copy_batch(data)):
+            if writes_directly and (self.batch_codec is not None or self._can_copy_batch(data)):
                 self._scatter_batch(data, start, extent, out, at)
                 return
             if isinstance(at, np.ndarray):
                 at = list(map(tuple, at.tolist()))
-            if straight and last is not None and last.box is not None and self.nbytes:
+            if writes_directly and last is not None and last.box is not None and self.nbytes:
                 box, stored, count = last.box, self.stored, len(self.steps) - 1
                 for number, (chunk, place) in enumerate(zip(data, at, strict=True)):  # noqa: B007 (for the error)
                     box(self._run(chunk, count, None), stored, start, out, place, extent)
                 return
-            inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
+            box_slices = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
             for number, (chunk, place) in enumerate(zip(data, at, strict=True)):  # noqa: B007 (for the error)
                 outside: tuple[Any, ...] = (..., *[slice(b, b + n) for b, n in zip(place, extent, strict=True)])
-                self.place(chunk, inside, out[outside], fetch)
+                self.place(chunk, box_slices, out[outside], fetch)
         except CodecError as error:
             error.with_context(number=number)
             raise
@@ -321,7 +321,7 @@ class Decoder:
             places: Any = np.ascontiguousarray(at, np.int64)
         else:
             places = list(map(tuple, at.tolist())) if isinstance(at, np.ndarray) else list(at)
-        inside = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
+        box_slices = tuple([slice(s, s + n) for s, n in zip(start, extent, strict=True)])
         room = get_buffer(0, self.nbytes)
         while number < len(chunks):
             settings = size, len(self.steps) == 2, self.stored, start, extent, target
@@ -334,7 +334,7 @@ class Decoder:
                     *[slice(int(b), int(b) + n) for b, n in zip(places[number], extent, strict=True)],
                 )
                 try:
-                    self.place(chunks[number], inside, out[outside])
+                    self.place(chunks[number], box_slices, out[outside])
                 except CodecError as error:
                     raise error.with_context(number=number) from error.__cause__
                 number += 1
@@ -360,7 +360,7 @@ class Decoder:
         return self._run(data, len(self.steps) - 1, None) if len(self.steps) > 1 else self._check_size(data)
 
     def measure(
-        self, data: Sequence[Data], span: tuple[int, int], missing: tuple[float, ...], wanted: int
+        self, data: Sequence[Data], span: tuple[int, int], missing: tuple[float, ...], statistics: int
     ) -> list[tuple[float, int, float, float, float]]:
         """Return statistics of the same run of floating-point elements of each chunk, as the kernel
         `measure` does; they are decompressed and measured in one call without the GIL.
@@ -373,7 +373,7 @@ class Decoder:
         size = self.dtype.itemsize
         settings = self.nbytes // size, get_buffer(0, self.nbytes), size, len(self.steps) == 2
         found: list[tuple[float, int, float, float, float]] = get_measure_chunks()(
-            self.batch_codec, list(data), *settings, *span, missing, wanted
+            self.batch_codec, list(data), *settings, *span, missing, statistics
         )
         return found
 

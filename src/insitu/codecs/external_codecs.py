@@ -116,21 +116,21 @@ def _zarr_step(name: str, configuration: Configuration, form: BufferSpec) -> Dec
         if FILL_KEY in configuration:
             element = np.frombuffer(base64.b64decode(configuration[FILL_KEY]), form.dtype, count=1)[0]
             fill = kind.cast_scalar(element)
-        given = ArraySpec(form.shape, kind, fill, ArrayConfig("C", write_empty_chunks=True), prototype)
-        codec = found.from_dict({"name": name, "configuration": settings}).evolve_from_array_spec(given)
-        after = codec.resolve_metadata(given)
+        spec = ArraySpec(form.shape, kind, fill, ArrayConfig("C", write_empty_chunks=True), prototype)
+        codec = found.from_dict({"name": name, "configuration": settings}).evolve_from_array_spec(spec)
+        after = codec.resolve_metadata(spec)
     except Exception as error:  # whatever zarr or a class of another package raises for its parameters
         raise _configuration_error(name, error) from error
     to_array = isinstance(codec, ArrayArrayCodec)
 
     def run(data: Data, out: Octets | None) -> Data:
         raw = as_octets(data)
-        held: Any
+        buffer: Any
         if to_array:
-            held = prototype.nd_buffer.from_numpy_array(raw.view(after.dtype.to_native_dtype()).reshape(after.shape))
+            buffer = prototype.nd_buffer.from_numpy_array(raw.view(after.dtype.to_native_dtype()).reshape(after.shape))
         else:
-            held = prototype.buffer.from_bytes(raw.tobytes())
-        (result,) = _run_coroutine(codec.decode([(held, given)]))
+            buffer = prototype.buffer.from_bytes(raw.tobytes())
+        (result,) = _run_coroutine(codec.decode([(buffer, spec)]))
         values = result.as_numpy_array()
         return _bytes_or_objects(values, form)
 

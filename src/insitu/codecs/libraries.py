@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Data, Octets
+from insitu.codecs.buffer_spec import Data, DecodeFunction, Octets
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import delay_forks, import_before_fork
 
-__all__ = ["decode_growing", "find_function", "isolation", "require_function"]
+__all__ = ["decode_growing", "decode_into_buffer", "find_function", "isolation", "require_function"]
 
 Function = Callable[..., Any]
 
@@ -112,3 +112,15 @@ def decode_growing(decode: Callable[[Octets], Data], first: int, limit: int) -> 
             if size >= limit:
                 raise CodecError(f"the data is damaged, or decodes to more than {limit} bytes ({error})") from error
         size = min(size * 4, limit)
+
+
+def decode_into_buffer(decode: Function, limit: int) -> DecodeFunction:
+    """Return the decoder of a chunk for a function of imagecodecs that takes the keyword `out`."""
+
+    def run(data: Data, out: Octets | None) -> Data:
+        if out is None:
+            return decode_growing(lambda room: decode(data, out=room), 4 * len(data), limit)
+        filled: Data = decode(data, out=out)
+        return out if len(filled) == limit else filled
+
+    return run

@@ -58,6 +58,9 @@ def can_decompress_texts() -> bool:
 def decompress_texts(dictionary: bytes, texts: list[bytes], longest: int) -> list[bytes]:
     """Return short texts that were compressed one by one with a Zstandard dictionary.
 
+    Icechunk 2 compresses the URLs in manifests so. Neither pyarrow nor numcodecs takes a
+    dictionary, and Zstandard is linked in already.
+
     Parameters
     ----------
     dictionary

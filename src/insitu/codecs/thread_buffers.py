@@ -37,9 +37,9 @@ def get_buffer(slot: int, nbytes: int) -> Octets:
     nbytes
         Its length.
     """
-    kept = _slots.buffers.get(slot)
-    if kept is None or kept.size < nbytes:
-        kept = allocate_chunk((nbytes,), np.uint8)
+    buffer = _slots.buffers.get(slot)
+    if buffer is None or buffer.size < nbytes:
+        buffer = allocate_chunk((nbytes,), np.uint8)
         if nbytes <= MAX_KEPT_BYTES:
-            _slots.buffers[slot] = kept
-    return kept[:nbytes]
+            _slots.buffers[slot] = buffer
+    return buffer[:nbytes]

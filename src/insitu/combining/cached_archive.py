@@ -14,7 +14,7 @@ from typing import Any
 
 from insitu.combining.recipe import Recipe
 from insitu.errors import InsituError
-from insitu.scanning.conventions import Decoding
+from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder, ask_versions, default_scan_cache, make_key
@@ -65,7 +65,7 @@ class CachedArchive:
         job, recipe
             How they are opened.
         """
-        if job.finish is not None or recipe.unknown or not all(isinstance(url, (str, os.PathLike)) for url in urls):
+        if job.finish is not None or not all(isinstance(url, (str, os.PathLike)) for url in urls):
             return None
         names = [os.fspath(url) for url in urls]
         if not all(map(_can_be_cached, names)) or (places is None and _is_small(names[0])):
@@ -73,17 +73,17 @@ class CachedArchive:
         cache = default_scan_cache()
         if cache is None:
             return None
-        document = recipe.to_document()
-        if "unknown" in document:  # a recipe that holds functions
+        options = recipe.scan_key()
+        if options is None:
             return None
-        how = {"verify": job.verify, "allow_local": job.allow_local, "places": places and [list(p) for p in places]}
         paths = [name if is_remote(name) else _absolute_path(name) for name in names]
-        scopes = {cache_scope(path, options_for(path, job.storage_options)) for path in paths if is_remote(path)}
-        return cls(cache, make_key(paths, {**document, **how, "scopes": sorted(scopes)}), paths)
+        scopes = {cache_scope(path, options_for(path, job.scan.storage_options)) for path in paths if is_remote(path)}
+        at = places and [list(place) for place in places]
+        return cls(cache, make_key(paths, {**options, "places": at, "scopes": sorted(scopes)}), paths)
 
     def find(self, job: Job, load: Load) -> Member | None:
         """Return what the files make together; None if they must be scanned."""
-        found = self.cache.find(self.key, self.urls, ask_versions(job.storage_options))
+        found = self.cache.find(self.key, self.urls, ask_versions(job.scan.storage_options))
         if found is None:
             return None
         from insitu.references.store import open_store  # not at the top: Arrow takes long to import
@@ -91,7 +91,7 @@ class CachedArchive:
         try:
             tree = open_store(found.store, allow_local=True).group()
             # It was saved as this job decodes it: what follows takes it as it is.
-            member = member_from_tree(tree, Decoding(), load, url=found.notes["source"])
+            member = member_from_tree(tree, DecodeOptions(), load, url=found.notes["source"])
         except (InsituError, OSError):  # damaged: the files are scanned again
             return None
         return replace(member, encoding={**member.encoding, **found.notes["encoding"]})

@@ -66,36 +66,36 @@ def combine_on_engine(
     combine_found
         Combines the files instead of the recipe.
     """
-    load = make_loader(job.storage_options)
+    load = make_loader(job.scan.storage_options)
     plan = JoinPlan.of(recipe, places, load) if combine_found is None else None
     if plan is not None:
         try:
             table = scan_table(urls, job, plan, engine, journal, progress)
-            return CombinedFiles(*table.combine(plan, load, job.errors))
+            return CombinedFiles(*table.combine(plan, load, job.scan.errors))
         except NotOneTableError as reason:
             log.info("the files are scanned again and combined at once, because %s", reason)
     found = scan_members(urls, job, engine, journal, progress)
     if combine_found is not None:
         member = combine_found(found, places, urls)
     else:
-        member = recipe.combine_found(found, places, urls, load, job.errors)
+        member = recipe.combine_found(found, places, urls, load, job.scan.errors)
     return CombinedFiles(member, Survey.of(found, member), found)
 
 
-def choose_journal(resume: bool | None, urls: Sequence[Any], job: Job, recipe: Recipe) -> Journal | None:
+def choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) -> Journal | None:
     """Return the journal of a scan; None if it is not kept.
 
     Parameters
     ----------
     resume
         Whether it is kept; None: if there are many files.
-    urls, job, recipe
+    urls, recipe
         The files, and how they are opened.
     """
     if resume is False or (resume is None and (len(urls) < MIN_JOURNAL_FILES or default_scan_cache() is None)):
         return None
-    document = recipe.to_document()
-    if "unknown" in document:  # functions, which nothing identifies
+    key = recipe.scan_key()
+    if key is None:
         return None
-    question = repr((document, job.errors, job.verify, job.allow_local, reader_identity()))
+    question = repr((key, recipe.options.scan.errors, reader_identity()))
     return journal_of_files(urls, question)

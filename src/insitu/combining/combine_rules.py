@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from insitu.combining.xarray_default import DEFAULT
 from insitu.errors import CombineError
+from insitu.open_options import DEFAULT, CombineOptions
 from insitu.scanning.member import Load
 
 __all__ = ["CombineRules"]
@@ -38,17 +37,21 @@ def _resolve_default(name: str, given: Any) -> Any:
     return value._value if type(value).__name__ == "CombineKwargDefault" else value
 
 
-@dataclass(frozen=True, slots=True)
-class CombineRules:
-    """The rules of one combination."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombineRules(CombineOptions):
+    """The options of one combination, those that are left to xarray resolved, and how it reads."""
 
     load: Load
     """Reads values where they must be compared."""
-    data_vars: str | Sequence[str] | None = DEFAULT
-    coords: str | Sequence[str] = DEFAULT
-    compat: str = DEFAULT
-    join: str = DEFAULT
-    combine_attrs: str | Callable[..., dict[str, Any]] = "override"
+
+    @classmethod
+    def of(cls, options: CombineOptions, load: Load) -> CombineRules:
+        """Return the rules that options make with the installed xarray."""
+        return cls(load=load, **{item.name: getattr(options, item.name) for item in fields(CombineOptions)})
+
+    def resolved_options(self) -> CombineOptions:
+        """Return the options alone, which can travel to workers that have another xarray."""
+        return CombineOptions(**{item.name: getattr(self, item.name) for item in fields(CombineOptions)})
 
     def __post_init__(self) -> None:
         for name in ("data_vars", "coords", "compat", "join"):

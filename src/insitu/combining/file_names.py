@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import CombineError, SelectionError
-from insitu.formats.containers import expand_members, parse_member_url
+from insitu.formats.containers import expand_entries, parse_entry_url
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import detach_secrets, open_source
 
@@ -55,14 +55,14 @@ def expand_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -
         return found
     if isinstance(paths, Mapping) or is_manifest_store(paths):  # references in memory
         return [paths]
-    return [absolute_path(path) for path in expand_members(paths, storage_options)]
+    return [absolute_path(path) for path in expand_entries(paths, storage_options)]
 
 
 def absolute_path(path: Any) -> Any:
     """Return a local path as an absolute one; URLs and open files stay as they are."""
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
-    place = parse_member_url(path)
+    place = parse_entry_url(path)
     if place is not None and "://" not in path:
         return f"{absolute_path(place.archive)}::{path.partition('::')[2]}"
     if isinstance(path, str) and "://" not in path and "::" not in path:

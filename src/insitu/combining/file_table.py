@@ -31,6 +31,7 @@ from insitu.combining.survey import Survey
 from insitu.combining.type_check import TypeCheck
 from insitu.errors import CombineError
 from insitu.model import VirtualArray
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import GridPosition, Load, Member, Variable
 from insitu.scanning.scan_member import Failure
 
@@ -47,31 +48,27 @@ class JoinPlan:
 
     dim: str | None
     """The dimension that files follow each other along; None: the one whose labels differ."""
-    data_vars: Any
-    coords: Any
-    compat: str
-    join: str
-    combine_attrs: str
+    options: CombineOptions
 
     @classmethod
     def of(cls, recipe: Recipe, places: Sequence[GridPosition], load: Load) -> JoinPlan | None:
         """Return the plan of a recipe; None if its files must be combined at once."""
-        nested = recipe.combine == "nested"
-        if nested and (not isinstance(recipe.concat_dim, str) or any(len(place) != 1 for place in places)):
+        options = recipe.options.combine
+        nested = options.combine == "nested"
+        if nested and (not isinstance(options.concat_dim, str) or any(len(place) != 1 for place in places)):
             return None
-        if not nested and recipe.concat_dim is not None:
+        if not nested and options.concat_dim is not None:
             return None
         rules = recipe.rules(load)
         if rules.compat == "minimal":  # only for merging
             return None
         if rules.combine_attrs not in ("override", "drop"):  # every file's attributes count
             return None
-        dim = recipe.concat_dim if nested else None
-        return cls(dim, rules.data_vars, rules.coords, rules.compat, rules.join, str(rules.combine_attrs))
+        return cls(options.concat_dim if nested else None, rules.resolved_options())
 
     def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
-        return CombineRules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
+        return CombineRules.of(self.options, load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +222,9 @@ def _check_presence(runs: Sequence[Run], plan: JoinPlan) -> None:
     """Raise `NotOneTableError` where xarray counts the files that have a variable."""
     data = {frozenset(run.member.data_names()) for run in runs}
     coords = {run.member.coords for run in runs}
-    if (plan.data_vars == "different" and len(data) > 1) or (plan.coords == "different" and len(coords) > 1):
+    if (plan.options.data_vars == "different" and len(data) > 1) or (
+        plan.options.coords == "different" and len(coords) > 1
+    ):
         raise NotOneTableError("some files lack variables that are joined only where they differ")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from insitu.cf.times import UNITS, split_units
 from insitu.errors import CombineError
+from insitu.model.cf_attributes import PACKING, SCALING
 
 __all__ = ["common_items", "is_equivalent", "merge_attributes"]
 
@@ -61,10 +62,10 @@ def common_items(parts: Sequence[Attributes]) -> dict[str, Any]:
     for part in _without_repeats(parts[1:]):
         for key in [key for key, value in result.items() if key not in part or not is_equivalent(value, part[key])]:
             del result[key]
-    if any(key not in result for part in parts for key in ("scale_factor", "add_offset") if key in part):
+    if any(key not in result for part in parts for key in SCALING if key in part):
         # Packed integers without their scale would be rounded values when somebody writes them: all
         # of a packing, or none.
-        for key in _PACKING:
+        for key in (*PACKING, "dtype"):
             result.pop(key, None)
     if "units" not in result and any("units" in part for part in parts):
         # xarray writes times block by block only with both units and type, or with neither; and it
@@ -93,9 +94,6 @@ def _units_for_all(parts: Sequence[Attributes]) -> dict[str, Any]:
 
 
 _MIDNIGHT = re.compile(r"(-?\d+-\d+-\d+([ T]0?0:0?0(:0?0(\.0*)?)?)?)?")
-
-
-_PACKING = ("scale_factor", "add_offset", "dtype", "_FillValue", "missing_value", "_Unsigned")
 
 
 def _without_repeats(parts: Sequence[Attributes]) -> list[Attributes]:

@@ -1,19 +1,18 @@
-"""`Recipe`: the options of a combination, saved to add and refresh files later."""
+"""`Recipe`: how an archive was made of its files, saved to add and refresh files later."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.file_names import iter_positions, labels_from_names
-from insitu.combining.xarray_default import DEFAULT
 from insitu.errors import CombineError
 from insitu.model import VirtualArray
-from insitu.scanning.conventions import Decoding
+from insitu.open_options import OpenOptions
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_member import Failure
 
@@ -25,23 +24,10 @@ __all__ = ["Recipe"]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The keywords of one combination. It can be saved, unless it holds functions."""
+    """How files are opened and combined. It can be saved, unless options hold functions."""
 
-    combine: str = "by_coords"
-    concat_dim: Any = None
-    """With `combine="nested"`: a name, or one for each level of nesting. A mapping: new dimensions
-    from the names of files.
-    """
-    data_vars: Any = DEFAULT
-    coords: Any = DEFAULT
-    compat: Any = DEFAULT
-    join: Any = DEFAULT
-    combine_attrs: Any = "override"
-    group: str | None = None
-    variables: tuple[str, ...] | None = None
-    format: str | None = None
-    decoding: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of decoding that are not xarray's defaults."""
+    options: OpenOptions = field(default=OpenOptions())
+    """Of scanning, decoding and combining; the others change nothing that is found."""
     files: tuple[str, ...] = ()
     """What was scanned, where that is not the sources of the chunks: members of archives, documents
     that describe other files.
@@ -51,7 +37,7 @@ class Recipe:
 
     def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
-        return CombineRules(load, self.data_vars, self.coords, self.compat, self.join, self.combine_attrs)
+        return CombineRules.of(self.options.combine, load)
 
     def combine_found(
         self,
@@ -80,9 +66,11 @@ class Recipe:
         from insitu.combining.combine_files import combine_files, combine_named
 
         rules = self.rules(load)
-        if isinstance(self.concat_dim, Mapping):
-            return combine_named(found, labels_from_names(urls, self.concat_dim), rules, errors)
-        return combine_files(found, places if self.combine == "nested" else None, self.dims(), rules, errors)
+        if isinstance(self.options.combine.concat_dim, Mapping):
+            return combine_named(found, labels_from_names(urls, self.options.combine.concat_dim), rules, errors)
+        return combine_files(
+            found, places if self.options.combine.combine == "nested" else None, self.dims(), rules, errors
+        )
 
     def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
         """Return members joined along a dimension, ordered by their labels if they have some."""
@@ -92,14 +80,14 @@ class Recipe:
 
         rules = self.rules(load)
         members = _with_same_dims(members, dim)
-        if self.combine == "by_coords" and all(member.index(dim) is not None for member in members):
+        if self.options.combine.combine == "by_coords" and all(member.index(dim) is not None for member in members):
             return combine_by_coords(members, rules)
         return combine_nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
 
     def dims(self) -> list[ConcatDim]:
         """Return one dimension for each level of nesting."""
-        if self.combine == "by_coords":
-            if self.concat_dim is not None:
+        if self.options.combine.combine == "by_coords":
+            if self.options.combine.concat_dim is not None:
                 raise CombineError(
                     "When combine='by_coords', passing a value for `concat_dim` has no effect.",
                     hint="Give combine='nested' with it, or a mapping for a dimension from the files' names",
@@ -109,17 +97,29 @@ class Recipe:
 
     def _levels(self) -> list[Any]:
         """Return what was given as `concat_dim` for each level of nesting."""
-        return list(self.concat_dim) if isinstance(self.concat_dim, (list, tuple)) else [self.concat_dim]
+        return (
+            list(self.options.combine.concat_dim)
+            if isinstance(self.options.combine.concat_dim, (list, tuple))
+            else [self.options.combine.concat_dim]
+        )
 
     def grid_dims(self) -> list[Any]:
         """Return the dimensions along which the caller's lists were joined; none if labels or names
         of files gave the order.
         """
-        return self._levels() if self.combine == "nested" and not isinstance(self.concat_dim, Mapping) else []
+        return (
+            self._levels()
+            if self.options.combine.combine == "nested" and not isinstance(self.options.combine.concat_dim, Mapping)
+            else []
+        )
 
     def new_dims(self) -> list[str]:
         """Return the dimensions that the files are joined along by lists or by their names."""
-        names = self.concat_dim if isinstance(self.concat_dim, Mapping) else self.grid_dims()
+        names = (
+            self.options.combine.concat_dim
+            if isinstance(self.options.combine.concat_dim, Mapping)
+            else self.grid_dims()
+        )
         return [str(name) for name in names if name is not None]
 
     def type_check(self) -> TypeCheck | None:
@@ -128,12 +128,12 @@ class Recipe:
         """
         from insitu.combining.type_check import TypeCheck  # imports xarray and pandas
 
-        if self.combine == "by_coords" and self.concat_dim is None:
+        if self.options.combine.combine == "by_coords" and self.options.combine.concat_dim is None:
             return TypeCheck(None)
-        return TypeCheck(self.concat_dim) if isinstance(self.concat_dim, str) else None
+        return TypeCheck(self.options.combine.concat_dim) if isinstance(self.options.combine.concat_dim, str) else None
 
-    def open_options(self) -> dict[str, Any]:
-        """Return the keywords to open more files of the same kind.
+    def for_more_files(self, **more: Any) -> OpenOptions:
+        """Return the options to open more files of the same kind, with others that no recipe holds.
 
         Raises
         ------
@@ -145,10 +145,7 @@ class Recipe:
                 f"how more files are to be opened is unknown: {self.unknown}",
                 hint="Open them as a dataset in the same way, and add that: ds.insitu.append(archive, dim)",
             )
-        names = ("combine", "concat_dim", "data_vars", "coords", "compat", "join", "combine_attrs")
-        rules = {name: getattr(self, name) for name in names}
-        about = {"group": self.group, "variables": self.variables, "format": self.format}
-        return {**rules, **about, **self.decoding}
+        return self.options.replace(**more)
 
     def nest(self, paths: Sequence[Any], dim: str) -> list[Any]:
         """Return files that are added along a dimension in lists that are nested as the recipe needs
@@ -175,35 +172,23 @@ class Recipe:
             hint="Give them in nested lists, as for open_mfdataset: [[first, second], [third, fourth]]",
         )
 
-    def to_document(self) -> dict[str, Any]:
-        """Return the recipe as plain values.
+    def scan_key(self) -> dict[str, Any] | None:
+        """Return what identifies what files make together; None: functions, which nothing identifies."""
+        return None if self.unknown is not None else self.options.scan_key()
 
-        Values that cannot be written as text (functions, arrays) are named in `unknown`.
-        """
-        document = {item.name: getattr(self, item.name) for item in fields(self)}
-        document |= {"decoding": dict(self.decoding)}
-        document = {key: value for key, value in document.items() if not _is_default(value)}
-        lost = [name for name, value in document.items() if not _is_plain(value)]
-        if not lost:
-            return document
-        kept = {key: value for key, value in document.items() if key not in lost}
-        within = [name for name, value in self.decoding.items() if not _is_plain(value)]
-        names = ", ".join(f"{name}=" for name in [*lost, *within] if name != "decoding")
-        return {**kept, "unknown": f"it was opened with {names}, whose value cannot be saved"}
+    def to_document(self) -> dict[str, Any]:
+        """Return the recipe as plain values: see `OpenOptions.to_recipe`."""
+        own = {"files": self.files, "unknown": self.unknown}
+        return {**{name: value for name, value in own.items() if value}, **self.options.to_recipe()}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Recipe:
-        """Return the recipe that was saved; keywords of newer versions are left out."""
-        names = {item.name for item in fields(cls)}
-        known = {key: value for key, value in document.items() if key in names}
-        for name in ("variables", "files"):
-            if known.get(name) is not None:
-                known[name] = tuple(known[name])
-        return cls(**known)
-
-    def decoding_options(self) -> Decoding:
-        """Return what is decoded."""
-        return Decoding.of(**self.decoding)
+        """Return the recipe that was saved: see `OpenOptions.from_recipe`."""
+        try:
+            options = OpenOptions.from_recipe(document)
+        except (TypeError, ValueError) as problem:
+            return cls(unknown=f"it was saved by another version of insitu ({problem})")
+        return cls(options, tuple(document.get("files") or ()), document.get("unknown"))
 
 
 def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
@@ -243,16 +228,3 @@ def _to_concat_dim(dim: Any) -> ConcatDim:
     if hasattr(dim, "dims") and hasattr(dim, "values"):  # a DataArray or a Variable
         return str(dim.dims[0]), np.asarray(dim.values)
     return str(getattr(dim, "name", None) or "concat_dim"), np.asarray(dim)
-
-
-def _is_default(value: Any) -> bool:
-    """Return whether a value goes without saying."""
-    return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, (str, bool, int, float))

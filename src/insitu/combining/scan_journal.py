@@ -22,23 +22,21 @@ from typing import Any
 from insitu.errors import AccessError
 from insitu.formats import InsituWarning
 from insitu.sources.address import scheme_of
+from insitu.sources.user_folders import user_cache_folder
 
 __all__ = ["Journal", "identity_of", "journal_for", "journal_of_files"]
 
+_FOLDER = "scans"
 HASH = 16
 """Bytes of a hash."""
 MAX_AGE_DAYS = 30
 """Days after which what an interrupted scan has left is deleted."""
 
 
-def _journals() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "scans"
-
-
 def journal_for(target: str, question: str, notify: Callable[[str], None] | None = None) -> Journal:
     """Return the journal of a scan that is saved, by its target and its options."""
     place = target if scheme_of(target) else os.path.abspath(target)
-    return Journal(_journals() / _hash(f"{place}\n{question}"), notify)
+    return Journal(user_cache_folder(_FOLDER) / _hash(f"{place}\n{question}"), notify)
 
 
 def journal_of_files(urls: Sequence[Any], question: str) -> Journal | None:
@@ -51,7 +49,7 @@ def journal_of_files(urls: Sequence[Any], question: str) -> Journal | None:
     _delete_old_journals()
     named = "\n".join(map(os.fspath, urls))
     try:
-        return Journal(_journals() / _hash(f"{named}\n{question}"))
+        return Journal(user_cache_folder(_FOLDER) / _hash(f"{named}\n{question}"))
     except AccessError:
         return None
 
@@ -63,7 +61,7 @@ def _hash(text: str) -> str:
 def _delete_old_journals() -> None:
     oldest = time.time() - MAX_AGE_DAYS * 86400
     with suppress(OSError):
-        for folder in _journals().iterdir():
+        for folder in user_cache_folder(_FOLDER).iterdir():
             if folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink()
 

@@ -89,7 +89,7 @@ class PortionTask:
         plan = self.plan
         if plan is None:
             return _pack(header, found)
-        return _pack_table(header, lambda: FileTable.of(found, plan, make_loader(self.job.storage_options)))
+        return _pack_table(header, lambda: FileTable.of(found, plan, make_loader(self.job.scan.storage_options)))
 
     def join(self, *portions: bytes) -> bytes:
         """Return the packed table of several portions."""
@@ -99,7 +99,7 @@ class PortionTask:
             if header.refused:
                 return portion
         header = Header(sum(h.files for h in headers), sum(h.failed for h in headers), worker_name())
-        load = make_loader(self.job.storage_options)
+        load = make_loader(self.job.scan.storage_options)
         return _pack_table(header, lambda: FileTable.join([_unpack(portion) for portion in portions], plan, load))
 
 

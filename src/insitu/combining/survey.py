@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from insitu.model import Encoding, VirtualArray
+from insitu.model.cf_attributes import PACKING, TIMES
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.scan_member import Failure
 
@@ -206,14 +207,8 @@ def _traits(variable: VariableSummary) -> dict[str, Hashable]:
         "dtype": str(variable.dtype),
         "stored dtype": str(encoding.get("dtype")),
         "chunks": encoding.get("chunksizes") or encoding.get("chunks"),
-        "packing": _to_hashable(
-            {
-                key: encoding[key]
-                for key in ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
-                if key in encoding
-            }
-        ),
-        "time units": _to_hashable({key: encoding[key] for key in ("units", "calendar") if key in encoding}),
+        "packing": _to_hashable({key: encoding[key] for key in PACKING if key in encoding}),
+        "time units": _to_hashable({key: encoding[key] for key in TIMES if key in encoding}),
         "units": str(variable.attributes.get("units")),
     }
     if variable.encodings:

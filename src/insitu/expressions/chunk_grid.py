@@ -32,6 +32,7 @@ __all__ = [
     "grid_of",
     "read_itemsize",
     "stored_chunks",
+    "tile_borders",
     "uniform_chunks",
 ]
 
@@ -194,3 +195,14 @@ def _borders_along(array: VirtualArray, dimension: int) -> npt.NDArray[np.int64]
         chosen = kinds.most_common(1) if apart else kinds.items()
         ends += [np.frombuffer(begins, np.int64) for begins, _ in chosen]
     return np.unique(np.concatenate(ends))
+
+
+def tile_borders(array: VirtualArray, dimension: int) -> npt.NDArray[np.int64]:
+    """Return where the chunks of all tiles begin along a dimension, and its end, in ascending order."""
+    # Tiles beside each other often share an axis: of 10,000 files along time, latitudes are looked at once.
+    placed = dict.fromkeys(
+        (tile.axis_of(dimension), origin)
+        for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True)
+    )
+    begins = [axis.begin(np.arange(axis.count)) + origin for axis, origin in placed]
+    return np.unique(np.concatenate([*begins, np.array([0, array.shape[dimension]], np.int64)]))

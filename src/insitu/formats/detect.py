@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.foreign_files import identify_foreign_file
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import installed_formats, load_format
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
 from insitu.sources.protocol import ByteSource
@@ -24,15 +25,7 @@ __all__ = ["ScannableSource", "scan_folder", "scan_format", "scan_window"]
 class ScannableSource(Protocol):
     """A source that knows itself what to scan of its bytes, such as one member of an archive."""
 
-    def scan(
-        self,
-        *,
-        group: str | None = None,
-        variables: Collection[str] | None = None,
-        errors: str = "raise",
-        format: str | None = None,
-        storage_options: Mapping[str, object] | None = None,
-    ) -> VirtualGroup:
+    def scan(self, request: ScanRequest) -> VirtualGroup:
         """Find the chunks."""
 
 
@@ -71,27 +64,18 @@ def scan_format(
     """
     if errors not in ("raise", "warn", "keep"):
         raise ValueError(f'errors must be "raise", "warn" or "keep", not {errors!r}')
+    request = ScanRequest(group, variables, errors, format, storage_options)
     # Not isinstance: checking a runtime protocol takes 50 µs, a tenth of a scan.
     scan = getattr(source, "scan", None)
     if scan is not None:
-        found: VirtualGroup = scan(
-            group=group, variables=variables, errors=errors, format=format, storage_options=storage_options
-        )
+        found: VirtualGroup = scan(request)
         return found
-    window = ReadCache(source, storage_options=storage_options)
-    return scan_window(window, group=group, variables=variables, errors=errors, format=format)
+    return scan_window(ReadCache(source, storage_options=storage_options), request)
 
 
-def scan_window(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    format: str | None = None,
-) -> VirtualGroup:
+def scan_window(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Do what `scan_format` does, for a file whose first bytes have been read."""
-    formats = installed_formats()
+    formats, format = installed_formats(), request.format
     if format is not None and format not in formats:
         raise ValueError(f"no format {format!r}; there are: {', '.join(formats)}")
     for row in formats.values() if format is None else (formats[format],):
@@ -106,7 +90,7 @@ def scan_window(
             warnings.warn(str(problem), InsituWarning, stacklevel=2)
             continue
         if format is not None or found.matches(window):
-            return found.scan(window, group=group, variables=variables, errors=errors)
+            return found.scan(window, group=request.group, variables=request.variables, errors=request.errors)
     if window.size == 0:
         raise FormatError("the file is empty", url=window.url, offset=0, structure="signature")
     foreign = identify_foreign_file(window.head)
@@ -121,29 +105,11 @@ def scan_window(
     )
 
 
-def scan_folder(
-    url: str,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    storage_options: Mapping[str, Any] | None = None,
-) -> VirtualGroup | None:
+def scan_folder(url: str, request: ScanRequest) -> VirtualGroup | None:
     """Return the tree of an archive that is a folder, not a file; None if there is none.
 
     Zarr is the only such format.
-
-    Parameters
-    ----------
-    url
-        The folder.
-    group, variables, errors
-        As for `scan_format`.
-    storage_options
-        See `insitu.sources.open_source`.
     """
     from insitu.formats import zarr
 
-    if not zarr.matches(url):
-        return None
-    return zarr.open_zarr(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
+    return zarr.open_zarr(url, request) if zarr.matches(url) else None

@@ -40,8 +40,8 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
     """
     if variables is None:
         return set(dims)
-    asked = {name.strip("/") for name in variables}
-    missing = asked - dims.keys()
+    names = {name.strip("/") for name in variables}
+    missing = names - dims.keys()
     if missing:
         raise VariableError(
             f"the file has no variable {', '.join(map(repr, sorted(missing)))}",
@@ -49,10 +49,10 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
             hint=hint_for_names([*dims], missing),
         )
     labels = set()
-    for name in asked:
+    for name in names:
         folder = name[: name.rfind("/") + 1]
         labels |= {f"{folder}{dim}" for dim in dims[name]} & dims.keys()
-    return asked | labels
+    return names | labels
 
 
 def refuse_group(group: str | None, *, url: str) -> None:
@@ -69,8 +69,8 @@ def select_variables(tree: VirtualGroup, variables: Collection[str] | None, *, u
     if variables is None:
         return tree
     dims: dict[str, Sequence[str]] = {path: array.dims for path, array in tree.all_arrays()}
-    asked = [name for name in variables if name.strip("/") not in tree.problems]
-    return _keep_only(tree, select_names(dims, asked, url=url), "")
+    readable = [name for name in variables if name.strip("/") not in tree.problems]
+    return _keep_only(tree, select_names(dims, readable, url=url), "")
 
 
 def _keep_only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
@@ -95,6 +95,8 @@ def subtree(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
             )
         node = node.groups[name]
     problems = {
-        place.removeprefix(f"{path}/"): why for place, why in tree.problems.items() if place.startswith(f"{path}/")
+        place.removeprefix(f"{path}/"): reason
+        for place, reason in tree.problems.items()
+        if place.startswith(f"{path}/")
     }
     return replace(node, problems=problems)

@@ -18,9 +18,11 @@ from insitu.errors import CombineError, SelectionError, SourceError, Unsupported
 from insitu.maintenance.checking import open_saved_tree
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.model import Comparison, VirtualArray, VirtualGroup
+from insitu.model.cf_attributes import PACKING, TIMES
+from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
-from insitu.scanning.scan_member import Job, make_loader
+from insitu.scanning.scan_member import make_loader
 from insitu.scanning.stored_view import zarr_tree
 from insitu.sources import open_source
 from insitu.sources.threads import gather
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
     from insitu.references import AppendReport
 
 __all__ = ["append_member", "append_tree", "empty_append_report", "known_files"]
-
-CF_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
-"""Attributes that say how stored values are meant. A decoded variable keeps only units of
-measurement.
-"""
 
 
 def append_member(
@@ -139,7 +136,7 @@ def append_tree(
     url, load = os.fspath(target), make_loader(storage_options)
     if detect_format(url) == "icechunk":
         return _append_arrays_to_icechunk(tree, url, dim, storage_options)
-    member = member_from_tree(tree, Job().how, load)
+    member = member_from_tree(tree, DecodeOptions(), load)
     return append_member(member, url, dim, relative=relative, storage_options=storage_options)
 
 
@@ -293,7 +290,7 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe:
             )
         if dim not in variable.dims:
             continue
-        for key in CF_ATTRIBUTES:
+        for key in (*PACKING, *TIMES):  # a decoded variable keeps only units of measurement
             one, other = there.attributes.get(key), variable.attributes.get(key)
             counts = key != "units" or " since " in f"{one} {other}"
             if counts and repr(one) != repr(other):

@@ -7,9 +7,9 @@ from typing import Any
 
 from insitu.errors import CombineError, InsituError, SourceError
 from insitu.model import VirtualGroup
+from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import member_from_tree
-from insitu.scanning.scan_member import Job
 
 __all__ = ["ATTEMPTS", "COMBINE_ANEW", "check_disjoint", "lost_race_error", "read_saved_member"]
 
@@ -40,4 +40,4 @@ def check_disjoint(members: Sequence[Member], dim: str) -> None:
 
 def read_saved_member(tree: VirtualGroup, load: Any, url: str) -> Member:
     """Return a saved tree as a member that files can be combined with."""
-    return member_from_tree(tree, Job().how, load, url=url)
+    return member_from_tree(tree, DecodeOptions(), load, url=url)

@@ -19,6 +19,7 @@ from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW, check_disjoint
 from insitu.maintenance.saving import nest_groups, save_tree
 from insitu.model import VirtualArray
+from insitu.open_options import ScanOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
@@ -79,7 +80,7 @@ def refresh(
         raise StaleSourceError(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
-    job = Job(recipe.decoding_options(), storage_options=storage_options, allow_local=allow_local)
+    job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
     try:
         fresh = {}
         for path, member in scan_tree(url, job):
@@ -120,24 +121,26 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     """Return one group with its changed files scanned again."""
     from insitu.combining.combine_files import drop_failures  # imports xarray and pandas
 
-    load = make_loader(job.storage_options)
+    load = make_loader(job.scan.storage_options)
     layout = FileLayout.of(tree_from_member(member))
     mine = [url for url in layout.spans if url in changed]
     if not mine:
         return member
-    where = "/".join(part for part in ((recipe.group or "").strip("/"), path) if part) or None
-    job = replace(job, group=where, format=recipe.format, variables=recipe.variables if not path else None)
+    saved = recipe.options.scan
+    where = "/".join(part for part in ((saved.group or "").strip("/"), path) if part) or None
+    variables = saved.variables if not path else None
+    job = replace(job, scan=replace(job.scan, group=where, format=saved.format, variables=variables))
     dim = layout.joined_dim()
-    if dim is None or recipe.files or isinstance(recipe.concat_dim, Mapping):
+    if dim is None or recipe.files or isinstance(recipe.options.combine.concat_dim, Mapping):
         # The files are not simply joined one after another: scan and combine all of them again.
         urls = list(recipe.files or layout.spans)
         found = scan_many(urls, job)
         if len(found) > 1:
             whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
         else:
-            (whole,) = drop_failures(found, job.errors)
+            (whole,) = drop_failures(found, job.scan.errors)
     else:
-        scanned = drop_failures(scan_many(mine, job), job.errors)
+        scanned = drop_failures(scan_many(mine, job), job.scan.errors)
         parts = [(layout.spans[url][dim][0], member) for url, member in zip(mine, scanned, strict=True)]
         rest = [(span[0], select_range(member, dim, span)) for span in ranges_without(layout, dim, mine)]
         check_disjoint([part for _, part in [*parts, *rest]], dim)

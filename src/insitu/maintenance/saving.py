@@ -13,6 +13,7 @@ from insitu.combining.file_names import one_location
 from insitu.combining.recipe import Recipe
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualGroup
+from insitu.open_options import ScanOptions
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
 from insitu.scanning.stored_view import zarr_tree
@@ -120,7 +121,7 @@ def convert(
     from insitu import references
 
     source = one_location(source)
-    job = Job(storage_options=storage_options, allow_local=allow_local)
+    job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local))
     tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
     recipe = saved_recipe(os.fspath(source), storage_options)
     if rename is not None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 from insitu.model.axis import Axis, Indices, clip_stride
+from insitu.model.cf_attributes import MOVED_BY_DECODING
 from insitu.model.chunks import Columns
 from insitu.model.description import describe_array
 from insitu.model.encoding import Encoding
@@ -27,17 +28,7 @@ from insitu.model.tile import Tile
 
 __all__ = ["VirtualArray"]
 
-RELATION_ATTRIBUTES = (
-    "coordinates", "grid_mapping", "bounds", "climatology", "cell_measures", "formula_terms", "geometry",
-    "node_coordinates", "node_count", "part_node_count", "interior_ring",
-)  # fmt: skip
-"""Attributes that name other variables, which decoding may move to the encoding."""
 NO_DETAILS = ArrayDetails()
-ENCODING_ATTRIBUTES = (
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "_Encoding",
-    "least_significant_digit", *RELATION_ATTRIBUTES,
-)  # fmt: skip
-"""Attributes that decoding may move to the encoding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -162,7 +153,7 @@ class VirtualArray:
         encoding.
         """
         found = dict(self.attributes)
-        found |= {key: self.encoding[key] for key in ENCODING_ATTRIBUTES if key in self.encoding and key not in found}
+        found |= {key: self.encoding[key] for key in MOVED_BY_DECODING if key in self.encoding and key not in found}
         stored = {encoding.dtype.kind for tile in self.tiles for encoding in tile.encodings}
         if self.dtype == bool and "b" not in stored:
             found["dtype"] = "bool"

@@ -93,8 +93,11 @@ def count_table(table: ChunkTable, most: int | None = None) -> CellCounts:
             stored = math.prod(chosen)
             return CellCounts(cells, stored, absent=cells - stored)
     if isinstance(table, SparseTable):
-        nbytes = _sum_lengths(table.length, len(table.number))
-        return CellCounts(cells, len(table.number), 0, cells - len(table.number), 0, nbytes)
+        written = len(table.number)
+        if not written:
+            return CellCounts(cells, unwritten=cells)
+        counted = _count_states(table.source, _sum_lengths(table.length, written), written // table.source.size)
+        return counted + CellCounts(cells - written, unwritten=cells - written)
     if isinstance(table, Columns) and table.source.size == 1:
         source = int(table.source.flat[0])
         nbytes = _sum_lengths(table.length, cells) if cells and (source >= 0 or source == INLINE) else 0
@@ -155,11 +158,11 @@ def byte_ranges(
         known = np.array([numbers[source] for source in table.sources] or [0], np.int64)
         if isinstance(table, SparseTable):
             count = len(table.number)
-            yield (
-                np.zeros(count, np.int64) + known[0],
-                _expand_column(table.offset, count),
-                _expand_column(table.length, count),
+            source, offset, length = (
+                _expand_column(column, count) for column in (table.source, table.offset, table.length)
             )
+            stored = source >= 0
+            yield known[source[stored]], offset[stored], length[stored]
             continue
         if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) < 0:
             continue

@@ -166,6 +166,13 @@ def get_chunk_state(table: ChunkTable, cell: int | tuple[int, ...]) -> ChunkStat
     return Stored(table.sources[source], offset, length, mask, encoding, packing)
 
 
+def flat_cell_numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
+    """Return the numbers of cells in C order of the grid."""
+    if not cells:
+        return np.zeros(1, np.int64)
+    return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)
+
+
 _INTEGER_TYPES = tuple(
     (kind, int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in (np.int8, np.int16, np.int32, np.int64)
 )

@@ -9,20 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.model.axis import Indices
 from insitu.model.chunks import ABSENT, COLUMN_NAMES, INLINE, ChunkLocations, ChunkState, ChunkTable, get_chunk_state
-from insitu.model.source import Source
+from insitu.model.source import Source, SourceSequence
 
-__all__ = ["ExpandedTable", "InterleavedSources", "JoinedTable", "SelectedTable"]
+__all__ = ["ChunkTableBase", "ExpandedTable", "InterleavedSources", "JoinedTable", "SelectedTable"]
+
+
+class ChunkTableBase:
+    """Base of the chunk tables that cannot be sliced: they answer `locate`, and what is taken of
+    them is a table around them.
+    """
+
+    __slots__ = ()
+
+    def take(self: ChunkTable, axis: int, cells: Indices | slice) -> SelectedTable:
+        """Return the table of these cells along one axis; -1: Absent."""
+        return SelectedTable.of(self, axis, cells)
+
+    def with_new_axis(self: ChunkTable) -> ExpandedTable:
+        """Return the same table with one more axis, of one cell, at the end."""
+        return ExpandedTable(self)
+
+    def __getitem__(self: ChunkTable, cell: int | tuple[int, ...]) -> ChunkState:
+        return get_chunk_state(self, cell)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SelectedTable:
+class SelectedTable(ChunkTableBase):
     """Some cells of a table."""
 
     table: ChunkTable
@@ -72,20 +90,9 @@ class SelectedTable:
             column[~absent] = getattr(found, name)
         return ChunkLocations(**rows, inline=found.inline)
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the same table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExpandedTable:
+class ExpandedTable(ChunkTableBase):
     """A table with one more axis, of one cell, at the end."""
 
     table: ChunkTable
@@ -109,17 +116,6 @@ class ExpandedTable:
             else _repeat_row(self.table, full[0].size)
         )
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the same table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 def _repeat_row(table: ChunkTable, times: int) -> ChunkLocations:
     """Return the one row of a table without axes, repeated."""
@@ -129,7 +125,7 @@ def _repeat_row(table: ChunkTable, times: int) -> ChunkLocations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JoinedTable:
+class JoinedTable(ChunkTableBase):
     """Tables side by side along one axis, with joined pools of sources, encodings and packings."""
 
     tables: tuple[ChunkTable, ...]
@@ -181,19 +177,8 @@ class JoinedTable:
             inline += found.inline
         return ChunkLocations(**rows, inline=bytes(inline))
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
 
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the same table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
-
-class InterleavedSources(Sequence[Source]):
+class InterleavedSources(SourceSequence):
     """The sources of tables side by side, where they are computed or their number still grows.
 
     Source `local` of table `part` has the number `local * parts + part`, which stays valid while a
@@ -206,13 +191,8 @@ class InterleavedSources(Sequence[Source]):
     def __len__(self) -> int:
         return max((len(pool) for pool in self.pools), default=0) * len(self.pools)
 
-    @overload
-    def __getitem__(self, number: int) -> Source: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Source]: ...
-    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(*number.indices(len(self)))]
+    def find(self, number: int) -> Source:
+        """Return one source."""
         local, part = divmod(number, len(self.pools))
         return self.pools[part][local]
 

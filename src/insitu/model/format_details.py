@@ -27,8 +27,6 @@ class ArrayDetails:
     """Kind of elements of varying length: `string` or `sequence`."""
     reference: str | None = None
     """Kind of references to objects of the file: `object` or `region`."""
-    address: int | None = None
-    """Address of the object in the file, to resolve references to it."""
     element_shape: tuple[int, ...] = ()
     """Shape of elements that are arrays themselves: the last dimensions of the array."""
     stored_shape: tuple[int, ...] | None = None
@@ -64,8 +62,6 @@ class GroupDetails:
     """Name of the format."""
     dims: Mapping[str, int] = field(default_factory=dict)
     """Dimensions that the group declares, used or not: their lengths."""
-    address: int | None = None
-    """Address of the object in the file, to resolve references to it."""
     structure: Any = None
     """The format's own description of vendor structures, such as HDF-EOS grids.
 

@@ -107,6 +107,15 @@ PLAIN_NUMBER_TYPES: dict[str, np.dtype[Any]] = {
     "float": np.dtype(np.float64),
 }
 """Types in which plain Python numbers are stored in a row."""
+PACKING_COLUMNS: dict[str, type[Any]] = {
+    "kind": np.int32,
+    "scale": np.float64,
+    "offset": np.float64,
+    "missing": np.uint64,
+    "missing_type": np.int32,
+    "epoch": np.int64,
+}
+"""The columns of `Packings`, which stores and messages write as they are."""
 
 
 def _missing_type(value: Any) -> str:

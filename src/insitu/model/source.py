@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import overload
 
-__all__ = ["Comparison", "Source"]
+__all__ = ["Comparison", "Source", "SourceSequence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,29 @@ class Source:
         """
         times = (self.modified, now.modified)
         return self.is_local_file and any(time is not None and float(time).is_integer() for time in times)
+
+
+class SourceSequence(Sequence[Source]):
+    """Base of sequences of sources that are computed or fetched when one is looked up."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def find(self, number: int) -> Source:
+        """Return the source of a number from 0 on; raise `IndexError` past the end."""
+
+    @overload
+    def __getitem__(self, number: int) -> Source: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Source]: ...
+    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
+        if isinstance(number, slice):
+            return [self.find(n) for n in range(*number.indices(len(self)))]
+        # The length is asked for only where it must be: counting may load every manifest.
+        place = int(number) if number >= 0 else int(number) + len(self)
+        if place < 0:
+            raise IndexError(f"no source {number}: there are {len(self)}")
+        return self.find(place)
 
 
 def _format_date(seconds: float | None) -> str:

@@ -8,7 +8,7 @@ plain `Columns`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import gt
 from typing import Any
 
@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from insitu.errors import ModelError
 from insitu.model.axis import Indices
-from insitu.model.chunks import UNWRITTEN, ChunkLocations, ChunkState, Columns, get_chunk_state, narrow_column
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import UNWRITTEN, ChunkLocations, Columns, flat_cell_numbers, narrow_column
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.model.source import Source
 
-__all__ = ["SparseTable", "scatter"]
+__all__ = ["SparseTable", "scatter", "table_of_cells"]
 
 # A dense cell costs about 14 bytes, a sparse one 8 more: below a third of the grid, sparse is
 # smaller.
@@ -29,44 +29,48 @@ _SPARSE_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseTable:
-    """Chunk table of a mostly unwritten grid: the written cells, by number."""
+class SparseTable(ChunkTableBase):
+    """Chunk table of a mostly unwritten grid: the written cells, by number.
+
+    Columns have a row for each of these cells, or one that holds for all.
+    """
 
     shape: tuple[int, ...]
-    sources: tuple[Source, ...]
+    sources: Sequence[Source]
     number: Indices
     """Number of each written cell, in C order of the grid; ascending."""
+    source: npt.NDArray[Any]
     offset: npt.NDArray[Any]
     length: npt.NDArray[Any]
     filter_mask: npt.NDArray[Any]
+    inline: bytes = field(default=b"", kw_only=True)
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return the places of cells."""
-        wanted = np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), self.shape).reshape(-1)
-        at = np.minimum(np.searchsorted(self.number, wanted), max(len(self.number) - 1, 0))
-        found = self.number[at] == wanted if len(self.number) else np.zeros(len(wanted), bool)
-        rows = [
-            np.where(found, column[at if len(column) > 1 else 0], 0) if len(column) else np.zeros(len(wanted), np.int64)
-            for column in (self.offset, self.length, self.filter_mask)
-        ]
-        zero = np.broadcast_to(np.int8(0), wanted.shape)
-        return ChunkLocations(np.where(found, 0, UNWRITTEN), rows[0], rows[1], rows[2], zero, zero, b"")
+        numbers = flat_cell_numbers(cells, self.shape)
+        zero = np.broadcast_to(np.int8(0), numbers.shape)
+        if not len(self.number):
+            return ChunkLocations(np.full(len(numbers), UNWRITTEN), zero, zero, zero, zero, zero, b"")
+        at = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
+        found = self.number[at] == numbers
+        source, offset, length, mask = (
+            np.where(found, column[at if len(column) > 1 else 0], empty)
+            for column, empty in zip(self._columns, _EMPTY, strict=True)
+        )
+        return ChunkLocations(source, offset, length, mask, zero, zero, self.inline)
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the same table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
+    @property
+    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.source, self.offset, self.length, self.filter_mask
 
     @property
     def nbytes(self) -> int:
         """Memory of the columns."""
-        return sum(column.nbytes for column in (self.number, self.offset, self.length, self.filter_mask))
+        return self.number.nbytes + len(self.inline) + sum(column.nbytes for column in self._columns)
+
+
+_EMPTY = (UNWRITTEN, 0, 0, 0)
+"""What the columns hold for a cell that was never written."""
 
 
 def scatter(
@@ -113,19 +117,44 @@ def scatter(
     if written == total and (written == 1 or (number[1:] > number[:-1]).all()):  # every cell in order: the usual file
         offsets, lengths, masks = (_reshape_column(column, shape) for column in columns)
         return Columns(shape, sources, 0, offsets, lengths, masks)  # type: ignore[arg-type]
-    if total <= _SPARSE_FACTOR * written or total <= 1024:
-        source = np.full(total, UNWRITTEN, np.int8)
-        source[number] = 0
-        dense = []
-        for column in columns:
-            wide = np.zeros(total, narrow_column(column, 1).dtype)
-            wide[number] = column
-            dense.append(wide.reshape(shape))
-        return Columns(shape, sources, source.reshape(shape), dense[0], dense[1], dense[2])
+    return table_of_cells(shape, sources, number, 0, *columns)
+
+
+def table_of_cells(
+    shape: tuple[int, ...],
+    sources: Sequence[Source],
+    number: Indices,
+    source: npt.ArrayLike,
+    offset: npt.ArrayLike,
+    length: npt.ArrayLike,
+    filter_mask: npt.ArrayLike = 0,
+    *,
+    inline: bytes = b"",
+) -> Columns | SparseTable:
+    """Return the table of some cells by number: a full grid if most are written, else a sparse one.
+
+    If a cell is given twice, the last one counts.
+    """
+    total, written = 1, len(number)
+    for count in shape:
+        total *= count
+    # Numbers stay numbers: as columns, the table of 20 cells took 178 µs instead of 125.
+    columns = [
+        column if isinstance(column, int) else _broadcast_column(column, written)
+        for column in (source, offset, length, filter_mask)
+    ]
+    if total <= max(_SPARSE_FACTOR * written, 1024):
+        grids = []
+        for column, empty in zip(columns, _EMPTY, strict=True):
+            grid = np.full(total, empty, narrow_column(column, 1).dtype)
+            grid[number] = column
+            grids.append(grid.reshape(shape))
+        return Columns(shape, sources, grids[0], grids[1], grids[2], grids[3], inline=inline)
     order = np.argsort(number, kind="stable")
-    last = np.append(np.diff(number[order]) != 0, True)
-    order = order[last]
-    return SparseTable(shape, sources, number[order], *(narrow_column(column[order], 1) for column in columns))
+    if written:
+        order = order[np.append(np.diff(number[order]) != 0, True)]
+    narrow = (narrow_column(column if isinstance(column, int) else column[order], 1) for column in columns)
+    return SparseTable(shape, sources, number[order], *narrow, inline=inline)
 
 
 def _broadcast_column(values: npt.ArrayLike, written: int) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.expressions.boxes import Box, BoxMemory
-from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_itemsize
+from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_itemsize, tile_borders
 from insitu.expressions.evaluate import evaluate_boxes, read_all
 from insitu.expressions.formula_text import formula
 from insitu.expressions.moves import SelectEach
@@ -109,7 +109,7 @@ class ExpressionValues:
         """Return where chunks begin along an axis, and its end, in ascending order; of a formula, those of the array
         with the longest.
         """
-        return chunk_borders(self.expression, axis) if self.array is None else _tile_borders(self.array, axis)
+        return chunk_borders(self.expression, axis) if self.array is None else tile_borders(self.array, axis)
 
     def count_chunks(self) -> int:
         """Return how many chunks there are, as far as a table of them has to list them."""
@@ -173,12 +173,3 @@ class ExpressionValues:
             for name, merged in reduction.merge(before, found).items():
                 partial[name][region] = merged
         return dict(partial)
-
-
-def _tile_borders(array: VirtualArray, axis: int) -> npt.NDArray[np.int64]:
-    """Return where the chunks of all tiles begin along an axis, and its end, in ascending order."""
-    begins = [
-        tile.axis_of(axis).begin(np.arange(tile.axis_of(axis).count)) + origin
-        for tile, origin in zip(array.tiles, array.origins[:, axis].tolist(), strict=True)
-    ]
-    return np.unique(np.concatenate([*begins, np.array([0, array.shape[axis]], np.int64)]))

@@ -54,8 +54,8 @@ def binary_array(values: Sequence[bytes | None], kind: Any) -> Any:
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum([0 if value is None else len(value) for value in values], out=ends[1:])
     data = b"".join([value for value in values if value])
-    there = np.array([value is not None for value in values], bool)
-    bitmap = None if there.all() else _to_bitmap(there)
+    is_valid = np.array([value is not None for value in values], bool)
+    bitmap = None if is_valid.all() else _to_bitmap(is_valid)
     offsets = ends if large else ends.astype(np.int32)
     return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -67,8 +67,8 @@ def text_array(values: Sequence[str | None]) -> Any:
     )
 
 
-def _to_bitmap(there: npt.NDArray[np.bool_]) -> Any:
-    return pa.py_buffer(np.packbits(there, bitorder="little"))
+def _to_bitmap(is_valid: npt.NDArray[np.bool_]) -> Any:
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 
 def valid_mask(array: Any) -> npt.NDArray[np.bool_]:
@@ -93,17 +93,17 @@ def to_integers(array: Any) -> npt.NDArray[np.int64]:
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
         raise TypeError(f"a column of type {array.type} does not hold integers")
     values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())[array.offset : array.offset + len(array)]
-    there = valid_mask(array)
+    is_valid = valid_mask(array)
     if pa.types.is_floating(array.type):
         # What fastparquet makes of a column that may be null.
-        there = there & ~np.isnan(values)
-        whole = np.where(there, values, 0)
+        is_valid = is_valid & ~np.isnan(values)
+        whole = np.where(is_valid, values, 0)
         if (whole != np.trunc(whole)).any() or (np.abs(whole) >= 2.0**63).any():
             raise TypeError("some numbers have fractions")
         values = whole
     elif pa.types.is_unsigned_integer(array.type) and len(values) and int(values.max()) >= 2**63:
         raise TypeError("a number does not fit into 64 bits")
-    return np.where(there, values, 0).astype(np.int64) if not there.all() else values.astype(np.int64)
+    return np.where(is_valid, values, 0).astype(np.int64) if not is_valid.all() else values.astype(np.int64)
 
 
 def to_numbers(array: Any, dtype: type[Any]) -> npt.NDArray[Any]:

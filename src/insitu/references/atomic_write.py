@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol
 
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
 from insitu.references.directory_swap import remove_directory, replace_directory
-from insitu.references.file_systems import hold_file_lock, lock_descriptor, retry_while_open
+from insitu.references.file_systems import hold_file_lock, lock_descriptor, retry_while_open, sync_directory
 from insitu.sources import open_source
 from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
@@ -114,7 +114,10 @@ class LocalFolder:
                 return False
             with self.create(name) as file:
                 file.write(data)
-            _sync_directory(self.url)
+            try:
+                sync_directory(self.url)
+            except OSError as error:
+                raise _to_source_error(error, self.url) from error
         return True
 
     def remove(self, names: list[str]) -> None:
@@ -209,16 +212,16 @@ class RemoteFolder:
 def new_directory(path: str) -> Iterator[Folder]:
     """Make a directory that appears at `path` only when it is complete, in one step."""
     path = path.rstrip(f"/{os.sep}") or path
-    made = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
+    temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     try:
-        yield LocalFolder(made)
-        for folder, _, _ in os.walk(made, topdown=False):
-            _sync_directory(folder)
-        replace_directory(path, made)
+        yield LocalFolder(temporary)
+        for folder, _, _ in os.walk(temporary, topdown=False):
+            sync_directory(folder)
+        replace_directory(path, temporary)
     except OSError as error:
         raise _to_source_error(error, path) from error
     finally:
-        remove_directory(made)
+        remove_directory(temporary)
 
 
 @contextmanager
@@ -247,18 +250,6 @@ def _hold_lock(path: str) -> Iterator[None]:
         except OSError as error:
             raise _to_source_error(error, path) from error
         yield
-
-
-def _sync_directory(path: str) -> None:
-    """Make a rename durable, where directories can be synced."""
-    if os.name != "nt":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        except OSError as error:
-            raise _to_source_error(error, path) from error
-        finally:
-            os.close(handle)
 
 
 def _open_bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:

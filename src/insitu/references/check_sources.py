@@ -137,14 +137,14 @@ def check(
     storage_options
         See `insitu.sources.open_source`.
     """
-    reach = _last_bytes(group)
-    sources = list(reach)
+    last_bytes = _last_bytes(group)
+    sources = list(last_bytes)
     done = 0
     lock = threading.Lock()
 
     def look(source: Source, stop: threading.Event) -> Finding:
         nonlocal done
-        finding = _check_source(source, reach[source], storage_options)
+        finding = _check_source(source, last_bytes[source], storage_options)
         with lock:
             done += 1
             if progress is not None:
@@ -156,7 +156,7 @@ def check(
 
 def _last_bytes(group: VirtualGroup) -> dict[Source, int]:
     """Return the last byte that references need of each source; 0 where its size is recorded."""
-    reach: dict[Source, int] = {}
+    last_bytes: dict[Source, int] = {}
     for _, array in group.all_arrays():
         for tile in array.tiles:
             table = tile.chunks
@@ -164,7 +164,7 @@ def _last_bytes(group: VirtualGroup) -> dict[Source, int]:
             known = table.sources if isinstance(table.sources, tuple) else None
             if known is not None and all(source.size is not None for source in known):
                 for source in known:
-                    reach.setdefault(source, 0)
+                    last_bytes.setdefault(source, 0)
                 continue
             for begin in range(0, total, 1 << 18):
                 numbers = np.arange(begin, min(begin + (1 << 18), total))
@@ -176,11 +176,11 @@ def _last_bytes(group: VirtualGroup) -> dict[Source, int]:
                 np.maximum.at(last, at.reshape(-1), ends.reshape(-1))
                 for number, end in zip(present.tolist(), last.tolist(), strict=True):
                     if number >= 0:
-                        reach[table.sources[number]] = max(reach.get(table.sources[number], 0), end)
-    return reach
+                        last_bytes[table.sources[number]] = max(last_bytes.get(table.sources[number], 0), end)
+    return last_bytes
 
 
-def _check_source(source: Source, reach: int, storage_options: Mapping[str, Any] | None) -> Finding:
+def _check_source(source: Source, last_bytes: int, storage_options: Mapping[str, Any] | None) -> Finding:
     try:
         with open_source(source.url, storage_options) as opened:
             now = opened.describe()
@@ -191,8 +191,8 @@ def _check_source(source: Source, reach: int, storage_options: Mapping[str, Any]
     except SourceError as problem:
         return Finding(source, "failed", problem.message)
     found = source.compare(now)
-    if found.same is not False and now.size is not None and reach > now.size:
-        found = Comparison(False, f"references need {reach} bytes, the file has {now.size}")
+    if found.same is not False and now.size is not None and last_bytes > now.size:
+        found = Comparison(False, f"references need {last_bytes} bytes, the file has {now.size}")
     return Finding(source, "changed" if found.same is False else "ok", found.reason, now)
 
 
@@ -208,13 +208,13 @@ def find_duplicates(group: VirtualGroup) -> tuple[Duplicate, ...]:
         if not array.dims or len(urls) >= sum(counts):  # a source for each cell, as in a Zarr store
             continue
         numbers = {url: number for number, url in enumerate(urls)}
-        called: SourceNumbers = {}
+        source_numbers: SourceNumbers = {}
         for dim in array.dims:
             corner = sum(counts) > _LARGEST_FULL_SEARCH
-            position, key = join_step_places(iter_step_places(array, dim, numbers, called, corner=corner))
+            position, key = join_step_places(iter_step_places(array, dim, numbers, source_numbers, corner=corner))
             for number, (first, second) in _find_repeated_sources(position, key).items():
-                where = f"{path!r} shows its steps twice along {dim!r}, starting at {first} and at {second}"
-                found.setdefault(urls[number], Duplicate(urls[number], where))
+                message = f"{path!r} shows its steps twice along {dim!r}, starting at {first} and at {second}"
+                found.setdefault(urls[number], Duplicate(urls[number], message))
     return tuple(found.values())
 
 

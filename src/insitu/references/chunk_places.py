@@ -67,7 +67,7 @@ def iter_step_places(
     array: VirtualArray,
     dim: str,
     numbers: Mapping[str, int],
-    called: SourceNumbers,
+    source_numbers: SourceNumbers,
     *,
     outside: bool = False,
     corner: bool = False,
@@ -81,7 +81,7 @@ def iter_step_places(
         The array, and the dimension of the steps.
     numbers
         The number of each source to look for, by absolute URL.
-    called
+    source_numbers
         Cache of source numbers by list of sources; filled here.
     outside
         Look for all other sources instead; their number is -1.
@@ -92,29 +92,29 @@ def iter_step_places(
     for tile, origin in zip(array.tiles, array.origins[:, dimension].tolist(), strict=True):
         table, axis, at = tile.chunks, tile.axis_of(dimension), tile.dimensions[dimension]
         sources = table.sources
-        if id(sources) not in called:
+        if id(sources) not in source_numbers:
             names = np.array([numbers.get(absolute_url(source.url), -1) for source in sources], np.int64)
-            called[id(sources)] = (sources, names)
-        names = called[id(sources)][1]
+            source_numbers[id(sources)] = (sources, names)
+        names = source_numbers[id(sources)][1]
         for cells, rows in _iter_first_cells(table, at) if corner else iter_blocks(table):
             source = np.asarray(rows.source, np.int64)
             stored = source >= 0
             number = np.full(len(source), -1, np.int64)
             number[stored] = names[source[stored]] if len(names) else -1
-            rows_kept = np.flatnonzero(stored & ((number < 0) if outside else (number >= 0)))
-            if not len(rows_kept):
+            selected = np.flatnonzero(stored & ((number < 0) if outside else (number >= 0)))
+            if not len(selected):
                 continue
-            shown = axis.show(np.asarray(cells[at], np.int64)[rows_kept])
+            shown = axis.show(np.asarray(cells[at], np.int64)[selected])
             # A value that is repeated along the dimension has the same place for all its steps.
-            rows_kept = rows_kept[~((np.asarray(shown.step) == 0) & (np.asarray(shown.extent) > 1))]
-            cell = np.asarray(cells[at], np.int64)[rows_kept]
+            selected = selected[~((np.asarray(shown.step) == 0) & (np.asarray(shown.extent) > 1))]
+            cell = np.asarray(cells[at], np.int64)[selected]
             shown = axis.show(cell)
-            which = np.repeat(np.arange(len(rows_kept)), shown.extent)
-            step = np.arange(len(which)) - np.repeat(np.cumsum(shown.extent) - shown.extent, shown.extent)
-            position = origin + axis.begin(cell)[which] + step
-            element = np.asarray(shown.skip)[which] + np.asarray(shown.step)[which] * step
-            offset = np.asarray(rows.offset, np.int64)[rows_kept][which]
-            yield position, np.stack([number[rows_kept][which], offset, element], axis=1)
+            at_row = np.repeat(np.arange(len(selected)), shown.extent)
+            step = np.arange(len(at_row)) - np.repeat(np.cumsum(shown.extent) - shown.extent, shown.extent)
+            position = origin + axis.begin(cell)[at_row] + step
+            element = np.asarray(shown.skip)[at_row] + np.asarray(shown.step)[at_row] * step
+            offset = np.asarray(rows.offset, np.int64)[selected][at_row]
+            yield position, np.stack([number[selected][at_row], offset, element], axis=1)
 
 
 def join_step_places(parts: Iterator[StepPlaces]) -> StepPlaces:

@@ -4,7 +4,7 @@ Linux and macOS can exchange two directories in one step, on most file systems: 
 the old directory at the path, or the new one, whenever it looks. Where that is not possible (some
 network file systems, Windows), the old directory is moved aside before the new one is moved into
 its place. A process that dies in between leaves nothing at the path, but the old directory is
-complete under a name that `find_set_aside` knows: readers open that one, and the next writer puts
+complete under a name that `find_interrupted_swap` knows: readers open that one, and the next writer puts
 it back.
 """
 
@@ -20,9 +20,9 @@ import sys
 import uuid
 from typing import Any
 
-from insitu.references.file_systems import retry_while_open
+from insitu.references.file_systems import retry_while_open, sync_directory
 
-__all__ = ["find_set_aside", "remove_directory", "replace_directory"]
+__all__ = ["find_interrupted_swap", "remove_directory", "replace_directory"]
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
@@ -33,39 +33,39 @@ _ATTEMPTS = 100
 """Other writers may get in between; each time one of them has succeeded."""
 
 
-def replace_directory(path: str, made: str) -> None:
-    """Replace whatever lies at `path` by a complete directory; `made` then holds the old content,
+def replace_directory(path: str, replacement: str) -> None:
+    """Replace whatever lies at `path` by a complete directory; `replacement` then holds the old content,
     or is gone.
 
     Parameters
     ----------
     path
         The place: a directory, a file, a symbolic link, or nothing.
-    made
+    replacement
         The new directory, on the same file system.
     """
     for _ in range(_ATTEMPTS):
-        _restore_set_aside(path)
+        _undo_interrupted_swap(path)
         try:
             if os.path.lexists(path):
-                if not _exchange(path, made):
-                    _move_aside(path, made)
+                if not _exchange(path, replacement):
+                    _replace_in_two_steps(path, replacement)
             else:
-                retry_while_open(os.rename, made, path)
+                retry_while_open(os.rename, replacement, path)
         except OSError as error:
             # Another writer was faster: its directory is there now, or the one that was there is
             # gone.
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(made):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not os.path.lexists(replacement):
                 raise
             continue
-        _sync_directory(os.path.dirname(path))
+        sync_directory(os.path.dirname(path))
         return
     raise OSError(
         errno.EBUSY, f"other writers replaced the directory {_ATTEMPTS} times; try again when they are done", path
     )
 
 
-def find_set_aside(path: str) -> str | None:
+def find_interrupted_swap(path: str) -> str | None:
     """Return the old directory of `path` that a writer moved aside before it died; None: there is
     none.
     """
@@ -90,8 +90,8 @@ def remove_directory(path: str) -> None:
         os.unlink(path)
 
 
-def _restore_set_aside(path: str) -> None:
-    old = find_set_aside(path)
+def _undo_interrupted_swap(path: str) -> None:
+    old = find_interrupted_swap(path)
     if old is not None:
         os.rename(old, path)
 
@@ -116,14 +116,14 @@ def _exchange(path: str, other: str) -> bool:
     raise OSError(problem, os.strerror(problem), path)
 
 
-def _move_aside(path: str, made: str) -> None:
-    """Replace a directory in two steps; `find_set_aside` finds the old one if only the first was
+def _replace_in_two_steps(path: str, replacement: str) -> None:
+    """Replace a directory in two steps; `find_interrupted_swap` finds the old one if only the first was
     done.
     """
     old = f"{path}.{uuid.uuid4().hex[:8]}.old"
     retry_while_open(os.rename, path, old)
     try:
-        retry_while_open(os.rename, made, path)
+        retry_while_open(os.rename, replacement, path)
     except OSError:
         if not os.path.lexists(path):
             os.rename(old, path)
@@ -131,14 +131,4 @@ def _move_aside(path: str, made: str) -> None:
             remove_directory(old)
         raise
     with contextlib.suppress(FileNotFoundError):  # another writer took it for one that a dead writer had left
-        os.rename(old, made)  # a name that readers ignore, and that may be removed
-
-
-def _sync_directory(folder: str) -> None:
-    """Make a rename durable, where directories can be synced."""
-    if os.name != "nt":
-        handle = os.open(folder or ".", os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        os.rename(old, replacement)  # a name that readers ignore, and that may be removed

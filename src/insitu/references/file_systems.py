@@ -24,7 +24,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["check_names", "hold_file_lock", "lock_descriptor", "retry_while_open"]
+__all__ = ["check_names", "hold_file_lock", "lock_descriptor", "retry_while_open", "sync_directory"]
 
 PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds between attempts, about as long as a scanner takes for a large file."""
@@ -67,6 +67,16 @@ def retry_while_open(action: Callable[..., None], *paths: str) -> None:
         except PermissionError:
             time.sleep(pause)
     return action(*paths)
+
+
+def sync_directory(folder: str) -> None:
+    """Make a rename durable, where directories can be synced."""
+    if os.name != "nt":
+        handle = os.open(folder or ".", os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager

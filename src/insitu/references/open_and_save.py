@@ -17,7 +17,7 @@ import pyarrow as pa
 from insitu.errors import FormatError, NotFoundError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import open_atomic
-from insitu.references.directory_swap import find_set_aside
+from insitu.references.directory_swap import find_interrupted_swap
 from insitu.references.icechunk import has_version, is_repository, open_icechunk, write_icechunk
 from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
 from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
@@ -111,12 +111,12 @@ def open_references(
     if kind == "icechunk":
         return open_icechunk(url, errors=errors, allow_local=allow_local, storage_options=storage_options)
     if kind == "kerchunk-parquet":
-        url = _find_set_aside(url) or url
+        url = _find_interrupted_swap(url) or url
     base = resolver or UrlResolver(local_path(url) or url, allow_local)
     if kind == "insitu":
         return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
     if kind == "kerchunk-parquet":
-        return _open_directory(url, base, errors, missing, storage_options, sure=format is not None)
+        return _open_directory(url, base, errors, missing, storage_options, is_certain=format is not None)
     with open_source(url, storage_options) as source:
         data = read_all(source)
     if kind == "flat-parquet":
@@ -137,17 +137,23 @@ def tree_from_document(document: Mapping[str, Any], *, errors: str = "raise") ->
 
 
 def _open_directory(
-    url: str, base: UrlResolver, errors: str, missing: str, storage_options: Mapping[str, Any] | None, *, sure: bool
+    url: str,
+    base: UrlResolver,
+    errors: str,
+    missing: str,
+    storage_options: Mapping[str, Any] | None,
+    *,
+    is_certain: bool,
 ) -> VirtualGroup | None:
     try:
         with open_source(f"{url.rstrip('/')}/.zmetadata", storage_options) as source:
             document = parse_json(read_all(source), base.url)
     except NotFoundError:
-        if sure:
+        if is_certain:
             raise
         return None
     if "record_size" not in document:
-        if sure:
+        if is_certain:
             raise FormatError(
                 "this is not a kerchunk Parquet directory: 'record_size' is missing",
                 url=base.url,
@@ -159,32 +165,32 @@ def _open_directory(
 
 def _detect_format(url: str) -> str | None:
     """Return the format of the references at a URL: by suffix, and of local files by content."""
-    named = format_from_name(url)
-    path = local_path(url.partition("?")[0] if named == "icechunk" else url)
-    if path is None or named == "icechunk":
-        return named
-    if named == "kerchunk-parquet":
-        path = _find_set_aside(url) or path
+    name_format = format_from_name(url)
+    path = local_path(url.partition("?")[0] if name_format == "icechunk" else url)
+    if path is None or name_format == "icechunk":
+        return name_format
+    if name_format == "kerchunk-parquet":
+        path = _find_interrupted_swap(url) or path
     if os.path.isdir(path):
         if is_repository(path):
             return "icechunk"
         if os.path.exists(os.path.join(path, NAME)):
             return "insitu"
         return "kerchunk-parquet" if os.path.exists(os.path.join(path, ".zmetadata")) else None
-    if named in ("kerchunk-parquet", "insitu") or not os.path.isfile(path):
+    if name_format in ("kerchunk-parquet", "insitu") or not os.path.isfile(path):
         return "flat-parquet" if os.path.isfile(path) and _read_head(path)[:4] == b"PAR1" else None
     head = _read_head(path)
     if head[:4] == b"PAR1":
         return "flat-parquet"
-    if named == "kerchunk-json" and head.startswith(_MAGIC):
+    if name_format == "kerchunk-json" and head.startswith(_MAGIC):
         return "kerchunk-json"
     return "kerchunk-json" if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else None
 
 
-def _find_set_aside(url: str) -> str | None:
+def _find_interrupted_swap(url: str) -> str | None:
     """Return the directory of references that a writer moved aside before it died."""
     path = local_path(url)
-    return None if path is None else find_set_aside(path.rstrip(os.sep) or path)
+    return None if path is None else find_interrupted_swap(path.rstrip(os.sep) or path)
 
 
 def _read_head(path: str) -> bytes:
@@ -281,10 +287,10 @@ def save(
         return
     if mode == "x" and is_occupied(url, storage_options):
         raise UnsupportedError("the target exists already", url=url, hint='Use mode="w" to replace it')
-    named: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute_url
+    name_source: Callable[[str], str] = (lambda source: relative_to(source, url)) if relative else absolute_url
     group = list_written_cells(group, storage_options)
     if kind == "insitu":
-        write_store(group, url, named=named, mode=mode, recipe=recipe, storage_options=storage_options)
+        write_store(group, url, name_source=name_source, mode=mode, recipe=recipe, storage_options=storage_options)
         return
     formats = {"kerchunk-json": (2, 3)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
     if kind != "kerchunk-json" and formats != (2,):
@@ -296,7 +302,7 @@ def save(
         what=kind,
         formats=formats,
         inline_threshold=inline_threshold,
-        named=named,
+        name_source=name_source,
         storage_options=storage_options,
     )
     if kind == "kerchunk-parquet":
@@ -340,7 +346,7 @@ def is_occupied(url: str, storage_options: Mapping[str, Any] | None) -> bool:
     if path is not None:
         if kind == "insitu" and os.path.isdir(path):
             return not is_unfinished(path)
-        return os.path.exists(path) or _find_set_aside(url) is not None
+        return os.path.exists(path) or _find_interrupted_swap(url) is not None
     name = {"insitu": f"/{NAME}", "kerchunk-parquet": "/.zmetadata"}.get(kind or "", "")
     try:
         source: ByteSource

@@ -27,7 +27,6 @@ from insitu.references.chunk_places import (
 from insitu.references.urls import absolute_url
 
 __all__ = [
-    "CF_ATTRIBUTES",
     "AppendPlan",
     "AppendReport",
     "Reader",
@@ -40,8 +39,6 @@ __all__ = [
 
 Reader = Callable[[VirtualArray], npt.NDArray[Any]]
 """Reads the values of an array."""
-CF_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar", "dtype")
-"""CF attributes that decide what stored values mean: one array has one value of each."""
 _LABEL_ATTRIBUTES = ("units", "calendar", "scale_factor", "add_offset")
 _LABELS_SHOWN = 3
 _COMBINE_ANEW = "Combine the archive anew from all its files: insitu.open_mfdataset(...), then save"

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
 
 from insitu.errors import ModelError, SelectionError
-from insitu.model import ChunkLocations, ChunkState, ChunkTable, Columns, Source, VirtualGroup
+from insitu.model import ChunkLocations, ChunkTable, Columns, Source, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ChunkTableBase
+from insitu.model.source import SourceSequence
 from insitu.references.chunk_places import used_urls
 
 __all__ = ["Renaming", "renamed_urls", "renaming_function", "with_renamed_sources", "without_identity"]
@@ -70,14 +69,16 @@ def renamed_urls(group: VirtualGroup, how: Renaming) -> dict[str, str]:
     """
     urls = {url for _, array in group.all_arrays() for url in used_urls(array)}
     change = renaming_function(how)
-    missed = []
+    unmatched = []
     if isinstance(how, Mapping):
-        missed = [f"begins with {old!r}" for old in how if not any(url.startswith(old) for url in urls)]
+        unmatched = [f"begins with {old!r}" for old in how if not any(url.startswith(old) for url in urls)]
     elif isinstance(how, tuple) and not any(re.search(how[0], url) for url in urls):
-        missed = [f"matches {how[0]!r}"]
-    if missed:
+        unmatched = [f"matches {how[0]!r}"]
+    if unmatched:
         example = f", {min(urls)} for example" if urls else ""
-        raise SelectionError(f"no source has a URL that {missed[0]}", hint=f"There are {len(urls):,} sources{example}")
+        raise SelectionError(
+            f"no source has a URL that {unmatched[0]}", hint=f"There are {len(urls):,} sources{example}"
+        )
     return {url: change(url) for url in urls if change(url) != url}
 
 
@@ -144,7 +145,7 @@ def _change_table(table: ChunkTable, change: SourceChange) -> ChunkTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RenamedSources(Sequence[Source]):
+class RenamedSources(SourceSequence):
     """Sources with other URLs, each rewritten when it is accessed."""
 
     sources: Sequence[Source]
@@ -153,13 +154,8 @@ class RenamedSources(Sequence[Source]):
     def __len__(self) -> int:
         return len(self.sources)
 
-    @overload
-    def __getitem__(self, number: int) -> Source: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Source]: ...
-    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
-        if isinstance(number, slice):
-            return [self.change(source) for source in self.sources[number]]
+    def find(self, number: int) -> Source:
+        """Return one source, with its new URL."""
         return self.change(self.sources[number])
 
     def __iter__(self) -> Iterator[Source]:
@@ -167,7 +163,7 @@ class RenamedSources(Sequence[Source]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RenamedTable:
+class RenamedTable(ChunkTableBase):
     """A table whose sources have other URLs."""
 
     table: ChunkTable
@@ -186,14 +182,3 @@ class RenamedTable:
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
         return self.table.locate(cells)
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)

@@ -161,10 +161,10 @@ def _read_chunk(
     begin, size, mask = int(rows.offset[row]), int(rows.length[row]), int(rows.filter_mask[row])
     if int(rows.source[row]) == INLINE:
         return np.asarray(decode(rows.inline[begin : begin + size], encoding, shape, filter_mask=mask))
-    about = tile.chunks.sources[int(rows.source[row])]
-    with open_source(about.url, storage_options, expected=about) as source:
+    chunk_source = tile.chunks.sources[int(rows.source[row])]
+    with open_source(chunk_source.url, storage_options, expected=chunk_source) as source:
         try:
             stored = source.read(begin, size) if size >= 0 else read_all(source, begin)
             return np.asarray(decode(stored, encoding, shape, filter_mask=mask, fetch=source.read_many))
         except InsituError as problem:
-            raise problem.with_context(url=about.url, offset=begin) from None
+            raise problem.with_context(url=chunk_source.url, offset=begin) from None

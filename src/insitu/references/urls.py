@@ -138,13 +138,13 @@ def relative_to(url: str, target: str) -> str:
     ('../a/x.nc', 's3://b/x.nc')
     """
     target = target.rstrip("/")  # a directory as a shell completes it
-    here, there = local_path(target), local_path(url)
-    if here is not None and there is not None:
+    target_path, source_path = local_path(target), local_path(url)
+    if target_path is not None and source_path is not None:
         try:
-            return os.path.relpath(there, os.path.dirname(here)).replace(os.sep, "/")
+            return os.path.relpath(source_path, os.path.dirname(target_path)).replace(os.sep, "/")
         except ValueError:  # on another drive of Windows
             return url
-    if here is not None or there is not None:
+    if target_path is not None or source_path is not None:
         return url
     one, two = target.partition("://"), url.partition("://")
     if one[0] != two[0] or one[2].partition("/")[0] != two[2].partition("/")[0] or one[0].startswith("http"):

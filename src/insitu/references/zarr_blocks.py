@@ -67,7 +67,7 @@ class ZarrExport:
     """Zarr documents of the arrays, by key."""
     inline_threshold: int = 0
     """Chunks of at most so many bytes are kept inline."""
-    named: Callable[[str], str] = field(default=lambda url: url)
+    name_source: Callable[[str], str] = field(default=lambda url: url)
     """Formats a URL for the references."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     filled: Mapping[str, bytes] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ZarrExport:
         what: str,
         formats: tuple[int, ...] = (2, 3),
         inline_threshold: int = 0,
-        named: Callable[[str], str] | None = None,
+        name_source: Callable[[str], str] | None = None,
         rectilinear: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> ZarrExport:
@@ -97,7 +97,7 @@ class ZarrExport:
             Name of the target format, for messages.
         formats
             Versions of Zarr metadata that the format can hold, the preferred first.
-        inline_threshold, named, storage_options
+        inline_threshold, name_source, storage_options
             See the fields.
         rectilinear
             Whether the format can hold chunks of different lengths along a dimension.
@@ -121,25 +121,25 @@ class ZarrExport:
                 reasons[path] = problem.message
         attempts: list[dict[str, str]] = []
         for number in formats:
-            worse, documents, filled = dict(reasons), {}, {}
+            refused, documents, filled = dict(reasons), {}, {}
             for path, known in arrays.items():
                 try:
                     documents |= {f"{path}/{name}": value for name, value in _array_documents(known, number).items()}
                 except UnsupportedError as problem:
                     spelled = _documents_with_fill_chunk(known, number)
                     if spelled is None:
-                        worse[path] = problem.message
+                        refused[path] = problem.message
                         continue
                     documents |= {f"{path}/{name}": value for name, value in spelled[0].items()}
                     filled[path] = spelled[1]
-            if not worse:
-                name = named or (lambda url: url)
+            if not refused:
+                name = name_source or (lambda url: url)
                 return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
-            attempts.append(worse)
+            attempts.append(refused)
         # Name the arrays that the most capable version cannot hold, with the reasons of all
         # versions.
-        every = {path: [worse[path] for worse in attempts if path in worse] for path in min(attempts, key=len)}
-        raise _unsupported_error({path: "; ".join(dict.fromkeys(why)) for path, why in every.items()}, what)
+        refusals = {path: [refused[path] for refused in attempts if path in refused] for path in min(attempts, key=len)}
+        raise _unsupported_error({path: "; ".join(dict.fromkeys(texts)) for path, texts in refusals.items()}, what)
 
     def documents(self) -> dict[str, Any]:
         """Return the Zarr documents of the tree, by key."""
@@ -164,7 +164,7 @@ class ZarrExport:
             for number in used.tolist():
                 if number not in names:
                     names[number] = len(urls)
-                    urls.append(self.named(_with_forward_slashes(array.tile.chunks.sources[number].url)))
+                    urls.append(self.name_source(_with_forward_slashes(array.tile.chunks.sources[number].url)))
             url = np.full(len(source), -1, np.int64)
             known = np.array([names[number] for number in used.tolist()] or [0], np.int64)
             url[stored] = known[at.reshape(-1)]
@@ -204,15 +204,15 @@ class ZarrExport:
         small = np.flatnonzero((source >= 0) & (length >= 0) & (length <= self.inline_threshold))
         small = small[np.argsort(source[small], kind="stable")]
 
-        def read(mine: Indices, stop: threading.Event) -> dict[int, bytes]:
-            about = array.tile.chunks.sources[int(source[mine[0]])]
+        def read(rows: Indices, stop: threading.Event) -> dict[int, bytes]:
+            source_object = array.tile.chunks.sources[int(source[rows[0]])]
             found = {}
-            with open_source(about.url, self.storage_options) as opened:
-                ranges = list(zip(offset[mine].tolist(), length[mine].tolist(), strict=True))
-                for row, (begin, size), block in zip(mine.tolist(), ranges, opened.read_many(ranges), strict=True):
+            with open_source(source_object.url, self.storage_options) as opened:
+                ranges = list(zip(offset[rows].tolist(), length[rows].tolist(), strict=True))
+                for row, (begin, size), block in zip(rows.tolist(), ranges, opened.read_many(ranges), strict=True):
                     if len(block) != size:
                         raise TruncatedError(
-                            "the file ends before the chunk does", url=about.url, offset=begin, length=size
+                            "the file ends before the chunk does", url=source_object.url, offset=begin, length=size
                         )
                     found[row] = block
             return found

@@ -1,4 +1,4 @@
-"""Decoding options, and CF conventions that relate variables (coordinates, bounds, characters).
+"""CF conventions that relate variables (coordinates, bounds, characters).
 
 The decoding of a single variable is in `insitu.cf`. This module looks at all variables of a file
 together, as xarray's `decode_cf_variables` does.
@@ -9,15 +9,13 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from insitu.model import VirtualArray
+from insitu.model.cf_attributes import RELATIONS
 
 __all__ = [
-    "Decoding",
     "attributes_with_bounds_units",
     "find_character_dims",
     "find_coordinates",
@@ -25,77 +23,7 @@ __all__ = [
     "referenced_variables",
 ]
 
-RELATING_ATTRIBUTES = (
-    "bounds",
-    "grid_mapping",
-    "climatology",
-    "geometry",
-    "node_coordinates",
-    "node_count",
-    "part_node_count",
-    "interior_ring",
-    "cell_measures",
-    "formula_terms",
-)
-"""Attributes that name other variables."""
 NEED_PARSING = ("grid_mapping", "cell_measures", "formula_terms")
-
-OTHER_KEYWORDS = (
-    *("active", "active_required", "allow_local", "attrs_file", "cache", "chunks", "combine", "combine_attrs"),
-    *("compat", "concat_dim", "coords", "data_vars", "errors", "format", "group", "inline_array", "join"),
-    *("parallel", "preprocess", "progress", "storage_options", "variables", "verify"),
-)
-"""Keywords of opening and combining, suggested for misspelled ones."""
-
-PerVariable = Mapping[str, Any] | Any
-
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """What is decoded: xarray's keywords. Those of single variables may be a mapping by name."""
-
-    mask_and_scale: PerVariable = True
-    decode_times: PerVariable = True
-    decode_timedelta: PerVariable = None
-    use_cftime: PerVariable = None
-    concat_characters: PerVariable = True
-    decode_coords: bool | str = True
-    drop_variables: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(
-        cls,
-        decode_cf: bool | None = None,
-        drop_variables: str | Iterable[str] | None = None,
-        **given: Any,
-    ) -> Decoding:
-        """Return the options from the keywords of a call; None means the default."""
-        known = {*cls.__slots__, "decode_cf", "drop_variables"}
-        for name in sorted(set(given) - known):
-            near = get_close_matches(name, (*sorted(known), *OTHER_KEYWORDS), 1)
-            raise TypeError(f"unexpected keyword argument {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
-        chosen = {name: value for name, value in given.items() if value is not None}
-        if decode_cf is False:
-            off = ("mask_and_scale", "decode_times", "decode_timedelta", "concat_characters", "decode_coords")
-            chosen = {**dict.fromkeys(off, False), **chosen}
-        dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or []
-        return cls(**chosen, drop_variables=frozenset(dropped))
-
-    def of_variable(self, name: str) -> dict[str, Any]:
-        """Return the keywords for one variable."""
-        return {
-            "mask_and_scale": _option_of(self.mask_and_scale, name, True),
-            "decode_times": _option_of(self.decode_times, name, True),
-            "decode_timedelta": _option_of(self.decode_timedelta, name, None),
-            "use_cftime": _option_of(self.use_cftime, name, None),
-            "concat_characters": _option_of(self.concat_characters, name, True),
-        }
-
-
-def _option_of(option: PerVariable, name: str, default: Any) -> Any:
-    if option is True or option is None:  # of most variables; the test for a mapping is slow
-        return option
-    return option.get(name, default) if isinstance(option, Mapping) else option
 
 
 def attributes_with_bounds_units(arrays: Mapping[str, VirtualArray]) -> dict[str, Mapping[str, Any]]:
@@ -167,7 +95,7 @@ def find_coordinates(
         encoding["coordinates"] = text
         found.update(name for name in text.split() if name in variables)
     if how == "all":
-        for key in RELATING_ATTRIBUTES:
+        for key in RELATIONS:
             if isinstance(own.get(key), str):
                 found |= _find_related(key, own, encoding, variables)
     return frozenset(found)

@@ -20,10 +20,10 @@ from insitu.cf.unpack import unpack
 from insitu.errors import CodecError, InsituError
 from insitu.model import Packing, PackingKind, Tile, VirtualArray, VirtualGroup
 from insitu.model.gaps import fill_gaps_with_unwritten
+from insitu.open_options import DecodeOptions
 from insitu.reading.small_arrays import ChunkBytes, fetch_small, values_from_chunks
 from insitu.scanning.band_packing import decode_by_bands, has_band_packing, mask_pixels
 from insitu.scanning.conventions import (
-    Decoding,
     attributes_with_bounds_units,
     find_character_dims,
     find_coordinates,
@@ -44,7 +44,7 @@ TEXT_BYTES = 1 << 20
 
 def decode_member(
     group: VirtualGroup,
-    how: Decoding,
+    decoding: DecodeOptions,
     load: Load,
     *,
     source: ByteSource | None = None,
@@ -58,7 +58,7 @@ def decode_member(
     ----------
     group
         As scanned.
-    how
+    decoding
         What is decoded.
     load
         Reads values.
@@ -77,25 +77,33 @@ def decode_member(
     arrays = {name: fill_gaps_with_unwritten(array) for name, array in wanted.items()}
     given = (
         attributes_with_bounds_units(arrays)
-        if how.decode_times
+        if decoding.decode_times
         else {name: array.attributes for name, array in arrays.items()}
     )
     format = group.details.format
     stacks = find_character_dims(arrays, texts=format in NETCDF)
-    arrays = {name: array for name, array in arrays.items() if name not in how.drop_variables}
+    arrays = {name: array for name, array in arrays.items() if name not in decoding.drop_variables}
     small = {name: array for name, array in arrays.items() if needs_values(name, array, given[name])}
     blocks = fetch_small(small, source) if source is not None else {}
     known = dict(zip(small, load(list(small.values())), strict=True)) if source is None else {}
     found: dict[str, Variable] = {}
     for name, array in arrays.items():
         file = _ScannedVariable(
-            name, array, with_types(given[name]), format, blocks.get(name), known.get(name), name in small, how, load
+            name,
+            array,
+            with_types(given[name]),
+            format,
+            blocks.get(name),
+            known.get(name),
+            name in small,
+            decoding,
+            load,
         )
         join = array.ndim > 0 and array.dims[-1] in stacks
         found[name] = _decode_like_before(file, join, memory) or _decode(file, join, memory, alone)
-    names = _coordinates(found, how, memory) | set(group.coordinates)
+    names = _coordinates(found, decoding, memory) | set(group.coordinates)
     attributes = group.attributes
-    if how.decode_coords and isinstance(attributes.get("coordinates"), str):
+    if decoding.decode_coords and isinstance(attributes.get("coordinates"), str):
         names |= set(attributes["coordinates"].split())
         attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
     sizes = {dim for variable in found.values() for dim in variable.dims}
@@ -124,7 +132,7 @@ class _ScannedVariable:
     """Its values as stored, if they were read."""
     needed: bool
     """Whether its values are needed now."""
-    how: Decoding
+    decoding: DecodeOptions
     load: Load
 
     @property
@@ -220,7 +228,7 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory, alone: b
     if array.dtype.kind == "S" and array.dtype.itemsize > 1 and file.format in NETCDF:
         return _decode_fixed_texts(file, attributes)
     given = array if attributes is array.attributes else replace(array, attributes=attributes)
-    options = {"name": name, "encoding": encoding, **file.how.of_variable(name)}
+    options = {"name": name, "encoding": encoding, **file.decoding.of_variable(name)}
     if file.format == "tiff" and options["mask_and_scale"]:
         masked = mask_pixels(given)
         by_bands = has_band_packing(array, attributes)
@@ -311,7 +319,7 @@ def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -
     width = max(int(np.char.str_len(texts).max(initial=1)), 1)
     dtype = np.dtype(f"U{width}")
     marks = {key: attributes[key] for key in MISSING_VALUE_ATTRIBUTES if key in attributes}
-    if not marks or not file.how.of_variable(file.name)["mask_and_scale"]:
+    if not marks or not file.decoding.of_variable(file.name)["mask_and_scale"]:
         return Variable(file.array.dims, texts.astype(dtype), dict(attributes), {"dtype": dtype})
     decoded, missing, notes = fill_values(marks, dtype)
     for note in notes:
@@ -323,7 +331,7 @@ def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -
     return Variable(file.array.dims, data, rest, {**decoded, "dtype": dtype})
 
 
-def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: DecodingMemory) -> set[str]:
+def _coordinates(found: Mapping[str, Variable], decoding: DecodeOptions, memory: DecodingMemory) -> set[str]:
     """Return which variables are named as coordinates.
 
     What names them moves from attributes to encoding.
@@ -336,7 +344,7 @@ def _coordinates(found: Mapping[str, Variable], how: Decoding, memory: DecodingM
         known = memory.named.get(name)
         if known is None or known[0] is not before or known[1] is not variable.encoding:
             own, encoding = dict(before), dict(variable.encoding)
-            known = (before, variable.encoding, find_coordinates(own, encoding, found, how.decode_coords))
+            known = (before, variable.encoding, find_coordinates(own, encoding, found, decoding.decode_coords))
             memory.named[name] = known
             memory.shared[f"a:{name}"] = _reuse_equal(memory, f"a:{name}", own)
             memory.shared[f"e:{name}"] = _reuse_equal(memory, f"e:{name}", encoding)

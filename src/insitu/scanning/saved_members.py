@@ -18,17 +18,16 @@ import numpy.typing as npt
 from insitu.cf.decode import decode_variable
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray, VirtualGroup
-from insitu.model.array import RELATION_ATTRIBUTES
-from insitu.scanning.conventions import Decoding, find_coordinates, referenced_variables
+from insitu.model.cf_attributes import CHARACTERS, PACKING, RELATIONS, TIMES
+from insitu.open_options import DecodeOptions
+from insitu.scanning.conventions import find_coordinates, referenced_variables
 from insitu.scanning.member import Load, Member, Variable, in_memory
 
 __all__ = ["keepable_encoding", "member_from_tree", "tree_from_member"]
 
-CF_ATTRIBUTES = (
-    *("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"),
-    *("units", "calendar", "_Encoding", "char_dim_name"),
-)
+_DECODED = (*PACKING, *TIMES, *CHARACTERS)
 """What the encoding of a variable has if its values are not those that are stored."""
+_RELATIONS = ("coordinates", *RELATIONS)
 _PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes})
 _MUTABLE_TYPES = frozenset({list, dict, np.ndarray})
 
@@ -159,7 +158,12 @@ def _is_keepable(value: Any) -> bool:
 
 
 def member_from_tree(
-    group: VirtualGroup, decoding: Decoding, load: Load, *, url: str | None = None, only: Sequence[str] | None = None
+    group: VirtualGroup,
+    decoding: DecodeOptions,
+    load: Load,
+    *,
+    url: str | None = None,
+    only: Sequence[str] | None = None,
 ) -> Member:
     """Return a saved group as the member that it was made from.
 
@@ -199,10 +203,10 @@ def member_from_tree(
     return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, (), *facts)
 
 
-def _decode_as_requested(name: str, array: VirtualArray, decoding: Decoding, load: Load) -> VirtualArray:
+def _decode_as_requested(name: str, array: VirtualArray, decoding: DecodeOptions, load: Load) -> VirtualArray:
     """Return the array decoded as the keywords say: as it was saved, or from its stored values."""
-    options, usual = decoding.of_variable(name), Decoding().of_variable(name)
-    if options == usual or not any(key in array.encoding for key in CF_ATTRIBUTES):
+    options, usual = decoding.of_variable(name), DecodeOptions().of_variable(name)
+    if options == usual or not any(key in array.encoding for key in _DECODED):
         return array
     from insitu.scanning.stored_view import stored_view
 
@@ -210,9 +214,7 @@ def _decode_as_requested(name: str, array: VirtualArray, decoding: Decoding, loa
     characters = {key: array.encoding[key] for key in ("char_dim_name",) if key in array.encoding}
     if characters and not options["concat_characters"]:
         stored = _split_characters(stored, array.encoding, load)
-    related = {
-        key: value for key, value in stored.attributes.items() if key in RELATION_ATTRIBUTES and key in array.encoding
-    }
+    related = {key: value for key, value in stored.attributes.items() if key in _RELATIONS and key in array.encoding}
     stored = replace(stored, attributes={key: value for key, value in stored.attributes.items() if key not in related})
     texts = {"dtype": str} if stored.dtype.kind == "O" else characters
     result = decode_variable(
@@ -239,7 +241,7 @@ def _name_coordinates(variables: dict[str, Variable], saved: Collection[str], ho
     named: set[str] = set()
     found: set[str] = set()
     for name, variable in variables.items():
-        moved = {key: variable.encoding[key] for key in RELATION_ATTRIBUTES if key in variable.encoding}
+        moved = {key: variable.encoding[key] for key in _RELATIONS if key in variable.encoding}
         own = {**variable.attributes, **moved}
         encoding = {key: value for key, value in variable.encoding.items() if key not in moved}
         named |= {word for text in moved.values() for word in str(text).split()}

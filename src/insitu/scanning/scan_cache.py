@@ -44,6 +44,7 @@ from insitu.sources import open_source
 from insitu.sources.address import is_remote
 from insitu.sources.opened_urls import record_opened_urls
 from insitu.sources.redaction import redact_url
+from insitu.sources.user_folders import user_cache_folder
 
 try:
     import fcntl
@@ -382,15 +383,7 @@ def default_scan_cache() -> ScanCache | None:
     named = os.environ.get("INSITU_SCAN_CACHE", "")
     if not options.scan_cache or named.lower() in ("off", "0", "false", "no"):
         return None
-    return ScanCache(named or _user_folder())
-
-
-def _user_folder() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "insitu" / "archives"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "insitu" / "archives"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "insitu" / "archives"
+    return ScanCache(named or user_cache_folder("archives"))
 
 
 _held: dict[str, int] = {}

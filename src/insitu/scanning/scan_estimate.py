@@ -6,13 +6,14 @@ Some files, evenly spread over the list, are scanned. The others are taken to be
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from insitu.errors import InsituError
-from insitu.formats.containers import parse_member_url
+from insitu.formats.containers import parse_entry_url
 from insitu.model import VirtualGroup, count_cells
+from insitu.open_options import ScanOptions
 from insitu.scanning.scan_url import can_be_collection, scan_stored
 from insitu.sources import CountingSource, open_source
 
@@ -62,11 +63,8 @@ class ScanEstimate:
 
 def estimate_scan(
     urls: Sequence[Any],
+    options: ScanOptions,
     *,
-    group: str | None = None,
-    variables: Sequence[str] | None = None,
-    errors: Any = "raise",
-    storage_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ScanEstimate:
     """Estimate what a scan of files takes.
@@ -75,7 +73,7 @@ def estimate_scan(
     ----------
     urls
         The files.
-    group, variables, errors, storage_options
+    options
         See `insitu.scan`; with `errors="warn"` or `"skip"` files that cannot be scanned are
         counted.
     progress
@@ -89,11 +87,9 @@ def estimate_scan(
     begin = time.perf_counter()
     for number, url in enumerate(sample, 1):
         try:
-            found, requests, read = scan_counting_requests(
-                url, group, variables, "raise" if errors == "raise" else "warn", storage_options
-            )
+            found, requests, read = scan_counting_requests(url, options)
         except InsituError as problem:
-            if errors == "raise":
+            if not options.skips_failures:
                 raise
             failed.append(str(problem))
         else:
@@ -113,19 +109,16 @@ def estimate_scan(
     )  # fmt: skip
 
 
-def scan_counting_requests(
-    url: Any,
-    group: str | None,
-    variables: Sequence[str] | None,
-    errors: Any,
-    storage_options: Mapping[str, Any] | None,
-) -> tuple[VirtualGroup, int | None, int | None]:
+def scan_counting_requests(url: Any, options: ScanOptions) -> tuple[VirtualGroup, int | None, int | None]:
     """Return the scanned group, and the requests and bytes that it took; None where a URL is not
     exactly one file.
+
+    What cannot be read is named in warnings even if it is to be skipped: nothing else would show it.
     """
-    if isinstance(url, str) and (can_be_collection(url) or parse_member_url(url)):
-        found = scan_stored(url, group=group, variables=variables, errors=errors, storage_options=storage_options)
-        return found, None, None
-    with CountingSource(open_source(url, storage_options)) as source:
-        found = scan_stored(source, group=group, variables=variables, errors=errors, storage_options=storage_options)
+    if options.skips_failures:
+        options = replace(options, errors="warn")
+    if isinstance(url, str) and (can_be_collection(url) or parse_entry_url(url)):
+        return scan_stored(url, options), None, None
+    with CountingSource(open_source(url, options.storage_options)) as source:
+        found = scan_stored(source, options)
     return found, source.requests, source.bytes

@@ -26,15 +26,15 @@ from insitu.formats import InsituWarning
 from insitu.formats.containers import open_location
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.group import hint_for_names
+from insitu.open_options import DecodeOptions, ScanOptions
 from insitu.reading import read_arrays
-from insitu.scanning.conventions import Decoding, referenced_variables
+from insitu.scanning.conventions import referenced_variables
 from insitu.scanning.decode_member import decode_member, find_unreadable
 from insitu.scanning.decoding_memory import DecodingMemory, memory_of_thread
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree
-from insitu.scanning.scan_url import Verify, apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
+from insitu.scanning.scan_url import apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
 from insitu.scanning.vendor_conventions import Rescan, apply_vendor_conventions
-from insitu.scanning.vendor_conventions.matlab import is_matlab
 from insitu.sources import ByteSource, redact_url
 
 __all__ = ["Failure", "Job", "make_loader", "scan_member", "scan_tree"]
@@ -56,37 +56,19 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Options for scanning and decoding each file; travels to workers."""
+    """What is done with each file of a scan; travels to workers."""
 
-    how: Decoding = field(default_factory=Decoding)
-    group: str | None = None
-    format: str | None = None
-    """Of a file, by name; None: its first bytes decide."""
-    variables: tuple[str, ...] | None = None
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    scan: ScanOptions = field(default=ScanOptions())
+    """Of these, `errors` says what happens to a bad file (returned as a `Failure`) or variable (left
+    out).
+    """
+    decode: DecodeOptions = field(default=DecodeOptions())
     finish: Callable[[Member], Member] | None = None
     """Done to each member where it was made (a preprocess)."""
-    errors: str = "raise"
-    """What happens to a bad file (returned as a `Failure`) or variable (left out): "raise", "warn",
-    "skip".
-    """
-    verify: Verify = "read"
-    """When sources are checked for changes since the scan: see `insitu.scan`."""
-    allow_local: bool = False
-    """Whether references from elsewhere may name files of this machine."""
-
-    @property
-    def skips_failures(self) -> bool:
-        """Whether bad files and variables are left out."""
-        return self.errors != "raise"
-
-    def file_options(self) -> dict[str, Any]:
-        """Return the keywords of `scan_source` that hold for every group of a file."""
-        return {"format": self.format, "verify": self.verify, "storage_options": self.storage_options}
 
     def warn(self, text: str) -> None:
         """Warn about what is left out, with errors="warn"."""
-        if self.errors == "warn":
+        if self.scan.errors == "warn":
             warnings.warn(text, InsituWarning, stacklevel=3)
 
     def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
@@ -115,7 +97,7 @@ class Job:
 
         Credentials that have expired are no failure of a file: all others would be left out, too.
         """
-        if not self.skips_failures or _has_expired(error):
+        if not self.scan.skips_failures or _has_expired(error):
             error.add_note(f"while opening {url}")
             raise error
         return Failure(str(url), f"{type(error).__name__}: {error}" + (f". {more}" if more else ""), error)
@@ -134,7 +116,9 @@ def make_loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[Vir
     return load
 
 
-def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: VirtualGroup | None = None) -> Member:
+def scan_member(
+    url: Any, job: Job, memory: DecodingMemory | None = None, from_server: VirtualGroup | None = None
+) -> Member:
     """Return one group of the file, store or references at a URL, decoded.
 
     Parameters
@@ -143,34 +127,29 @@ def scan_member(url: Any, job: Job, memory: DecodingMemory | None = None, told: 
         What, and how.
     memory
         What was found out about files like it.
-    told
+    from_server
         The group as a server has scanned and decoded it.
     """
-    load = make_loader(job.storage_options)
-    if told is not None:
+    load = make_loader(job.scan.storage_options)
+    if from_server is not None:
         return member_from_tree(
-            apply_verify(told, job.verify), job.how, load, url=_location_name(url), only=job.variables
+            apply_verify(from_server, job.scan.verify),
+            job.decode,
+            load,
+            url=_location_name(url),
+            only=job.scan.variables,
         )
     is_collection = _may_be_collection(url, job)
     if is_collection and _is_saved(url, job):
-        return member_from_tree(_scan_collection(url, job), job.how, load, url=_location_name(url), only=job.variables)
+        return member_from_tree(
+            _scan_collection(url, job), job.decode, load, url=_location_name(url), only=job.scan.variables
+        )
     if is_collection:
-        group = _apply_conventions(_scan_collection(url, job), url, job, load, deep=False)
-        return _decode_group(group, job, load, memory=memory, url=_location_name(url), only=job.variables)
-    with open_location(url, job.storage_options) as source:
-        rescan = _make_rescan(source, job)
-        try:
-            group = _scan_wanted(source, job)
-        except VariableError:
-            # A cell of MATLAB's is a group that the file does not have; nothing else is looked for
-            # in this way.
-            if not job.group or not is_matlab(whole := rescan(None)):
-                raise
-            group = whole
-        scanned = group
-        group = apply_vendor_conventions(group, job.group, load, rescan, url=source.url)
-        _report_problems(group, scanned, job, source.url)
-        return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.variables)
+        group = apply_vendor_conventions(_scan_collection(url, job), job.scan.group, _make_rescan(url, job))
+        return _decode_group(group, job, load, memory=memory, url=_location_name(url), only=job.scan.variables)
+    with open_location(url, job.scan.storage_options) as source:
+        group = apply_vendor_conventions(_scan_wanted(source, job), job.scan.group, _make_rescan(source, job))
+        return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.scan.variables)
 
 
 def scan_tree(url: Any, job: Job, *, remember: bool = False) -> Iterator[tuple[str, Member]]:
@@ -184,61 +163,28 @@ def scan_tree(url: Any, job: Job, *, remember: bool = False) -> Iterator[tuple[s
         Whether files that this thread scans later may be decoded like this one. Then attributes and
         labels of the members are shared: the caller must not change them, nor hand them out.
     """
-    remember = remember and job.how == Decoding()
-    load = make_loader(job.storage_options)
+    remember = remember and job.decode == DecodeOptions()
+    load = make_loader(job.scan.storage_options)
     is_collection = _may_be_collection(url, job)
     if is_collection and _is_saved(url, job):
         for path, node in _scan_collection(url, job).walk():
-            yield path, member_from_tree(node, job.how, load, url=_location_name(url))
+            yield path, member_from_tree(node, job.decode, load, url=_location_name(url))
         return
     if is_collection:
-        for path, node in _apply_conventions(_scan_collection(url, job), url, job, load, deep=True).walk():
+        tree = apply_vendor_conventions(_scan_collection(url, job), job.scan.group, _make_rescan(url, job))
+        for path, node in tree.walk():
             yield path, _decode_group(node, job, load, url=_location_name(url))
         return
-    with open_location(url, job.storage_options) as source:
-        errors = "keep" if job.errors == "skip" else job.errors
-        scanned = scan_source(source, group=job.group, errors=errors, **job.file_options())
-        tree = apply_vendor_conventions(scanned, job.group, load, _make_rescan(source, job), url=source.url)
-        _report_problems(tree, scanned, job, source.url, deep=True)
+    with open_location(url, job.scan.storage_options) as source:
+        scanned = scan_source(source, replace(job.scan, variables=None))
+        tree = apply_vendor_conventions(scanned, job.scan.group, _make_rescan(source, job))
         for path, node in tree.walk():
             memory = memory_of_thread(node.arrays) if remember else None
             yield path, _decode_group(node, job, load, source=source, url=source.url, memory=memory)
 
 
 def _is_saved(url: Any, job: Job) -> bool:
-    return job.format is None and is_saved_tree(url)
-
-
-def _apply_conventions(group: VirtualGroup, url: Any, job: Job, load: Load, *, deep: bool) -> VirtualGroup:
-    """Return references or a Zarr store as the files that they stand for mean them."""
-    meaning = apply_vendor_conventions(group, job.group, load, _make_rescan(url, job), url=_location_name(url))
-    _report_problems(meaning, group, job, _location_name(url), deep=deep)
-    return meaning
-
-
-def _report_problems(group: VirtualGroup, scanned: VirtualGroup, job: Job, url: str, deep: bool = False) -> None:
-    """Raise or warn for variables that vendor conventions could not decode.
-
-    Parameters
-    ----------
-    group, scanned
-        As it is understood, and as it was scanned: what was wrong then has been told.
-    job, url
-        Which variables are wanted, and the file.
-    deep
-        Whether the groups below matter too.
-    """
-    for path, why in group.problems.items():
-        below = "/" in path and not deep
-        unwanted = path in job.how.drop_variables or (job.variables is not None and path not in job.variables)
-        if path in scanned.problems or below or unwanted:
-            continue
-        if not job.skips_failures:
-            hint = (
-                'Give errors="warn" to leave it out. In MATLAB, save posixtime(x), char(x) or table2struct(x) instead'
-            )
-            raise UnsupportedError(why, url=url, variable=path, hint=hint)
-        job.warn(f"left out: {why} ({redact_url(url)})")
+    return job.scan.format is None and is_saved_tree(url)
 
 
 def _make_rescan(place: Any, job: Job) -> Rescan:
@@ -247,44 +193,57 @@ def _make_rescan(place: Any, job: Job) -> Rescan:
     Variables that cannot be read there give a warning.
     """
 
-    def rescan(group: str | None) -> VirtualGroup:
+    def rescan(group: str) -> VirtualGroup:
+        options = replace(job.scan, group=group, variables=None, errors="warn")
         if isinstance(place, (str, PathLike, Mapping)):
-            how: dict[str, Any] = {"verify": job.verify, "allow_local": job.allow_local}
-            return scan_stored(place, group=group, errors="warn", storage_options=job.storage_options, **how)
-        return scan_source(place, group=group, errors="warn", **job.file_options())
+            return scan_stored(place, options)
+        return scan_source(place, options)
 
     return rescan
 
 
-def _decode_group(group: VirtualGroup, job: Job, load: Load, **how: Any) -> Member:
+def _decode_group(
+    group: VirtualGroup,
+    job: Job,
+    load: Load,
+    *,
+    url: str,
+    source: ByteSource | None = None,
+    memory: DecodingMemory | None = None,
+    only: Sequence[str] | None = None,
+) -> Member:
     """Return a group as a member.
 
     Unless errors raise, variables that cannot be decoded, and labels that cannot be read, are left
     out.
     """
-    if job.skips_failures:
+
+    def decode(chosen: VirtualGroup) -> Member:
+        return decode_member(chosen, job.decode, load, source=source, memory=memory, url=url, only=only)
+
+    if job.scan.skips_failures:
         undecoded = {
             name: str(problem)
             for name, array in group.arrays.items()
             for problem in find_undecodable(array)
             if isinstance(problem, UnknownCodecError)
         }
-        group = _drop_variables(group, undecoded, how.get("url"), job)
+        group = _drop_variables(group, undecoded, url, job)
     try:
-        return decode_member(group, job.how, load, **how)
+        return decode(group)
     except (FormatError, UnsupportedError, CodecError):
-        if not job.skips_failures:
+        if not job.scan.skips_failures:
             raise
         bad = find_unreadable(group.arrays, load)
         if not bad:
             raise
-    return decode_member(_drop_variables(group, bad, how.get("url"), job), job.how, load, **how)
+    return decode(_drop_variables(group, bad, url, job))
 
 
-def _drop_variables(group: VirtualGroup, bad: Mapping[str, str], url: str | None, job: Job) -> VirtualGroup:
+def _drop_variables(group: VirtualGroup, bad: Mapping[str, str], url: str, job: Job) -> VirtualGroup:
     """Return the group without some variables; a warning and its problems name each and the reason."""
     for name, why in bad.items():
-        job.warn(f"left out: {name} of {redact_url(url or 'this archive')}: {why}")
+        job.warn(f"left out: {name} of {redact_url(url)}: {why}")
     rest = {name: array for name, array in group.arrays.items() if name not in bad}
     return replace(group, arrays=rest, problems={**group.problems, **bad}) if bad else group
 
@@ -293,7 +252,7 @@ def _may_be_collection(url: Any, job: Job) -> bool:
     """Return whether a URL may name more than a file: references, a Zarr store."""
     if isinstance(url, Mapping):
         return True
-    return job.format is None and isinstance(url, (str, PathLike)) and can_be_collection(fspath(url))
+    return job.scan.format is None and isinstance(url, (str, PathLike)) and can_be_collection(fspath(url))
 
 
 def _location_name(url: Any) -> str:
@@ -304,32 +263,25 @@ def _location_name(url: Any) -> str:
 def _scan_collection(url: Any, job: Job) -> VirtualGroup:
     # All of it, whichever variables are wanted: there is little to read, and what they refer to is
     # needed too.
-    group = scan_stored(
-        url,
-        group=job.group,
-        errors=job.errors,  # type: ignore[arg-type]
-        verify=job.verify,
-        allow_local=job.allow_local,
-        storage_options=job.storage_options,
-    )
+    group = scan_stored(url, replace(job.scan, variables=None))
     _check_wanted(group, job, _location_name(url))
     return group
 
 
 def _check_wanted(group: VirtualGroup, job: Job, url: str) -> None:
     """Raise if a group has none of the wanted variables; the error lists those that it has."""
-    if job.variables is None or any(name in group.arrays for name in job.variables):
+    if job.scan.variables is None or any(name in group.arrays for name in job.scan.variables):
         return
     raise VariableError(
-        f"no variable {', '.join(map(repr, job.variables))}",
+        f"no variable {', '.join(map(repr, job.scan.variables))}",
         url=url,
-        hint=hint_for_names([path for path, _ in group.all_arrays()], job.variables),
+        hint=hint_for_names([path for path, _ in group.all_arrays()], job.scan.variables),
     )
 
 
 def _scan_wanted(source: ByteSource, job: Job) -> VirtualGroup:
     """Return the file, or just the wanted variables and what they refer to."""
-    wanted = job.variables
+    wanted = job.scan.variables
     while wanted is not None:
         try:
             group = scan_one_group(source, job, wanted)
@@ -360,15 +312,15 @@ def scan_one_group(source: ByteSource, job: Job, variables: Sequence[str] | None
     variables
         Which of the group; all if not given.
     """
-    wanted: dict[str, Any] = {"group": job.group, "variables": variables, **job.file_options()}
+    wanted = replace(job.scan, variables=None if variables is None else tuple(variables), errors="raise")
     try:
-        return scan_source(source, **wanted)
+        return scan_source(source, wanted)
     except (UnsupportedError, FormatError, CodecError) as problem:
-        if not job.skips_failures and not isinstance(problem, UnsupportedError):
+        if not job.scan.skips_failures and not isinstance(problem, UnsupportedError):
             raise
-        found = scan_source(source, errors="keep", **wanted)
+        found = scan_source(source, replace(wanted, errors="skip"))
         own = {path: why for path, why in found.problems.items() if "/" not in path.strip("/")}
-        if own and not job.skips_failures:
+        if own and not job.scan.skips_failures:
             raise UnsupportedError(next(iter(own.values())), url=source.url) from problem
         for why in own.values():
             job.warn(f"left out: {why}")

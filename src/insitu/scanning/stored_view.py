@@ -19,6 +19,7 @@ from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES
 from insitu.errors import UnsupportedError
 from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
 from insitu.model.array import shared_dtype
+from insitu.model.cf_attributes import MISSING, SCALING
 from insitu.scanning.band_packing import without_pixel_mask
 from insitu.scanning.member import Load, in_memory
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
@@ -67,7 +68,7 @@ def _is_decoded_in_memory(array: VirtualArray) -> bool:
     """Return whether values in memory are decoded, and not stored ones with a packing."""
     if "units" in array.encoding or array.dtype.kind in "mM":
         return True
-    packed = any(key in array.encoding for key in ("scale_factor", "add_offset", "_FillValue", "missing_value"))
+    packed = any(key in array.encoding for key in (*SCALING, *MISSING))
     return packed and all(tile.packings.identity for tile in array.tiles)
 
 

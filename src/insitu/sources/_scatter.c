@@ -10,8 +10,7 @@
  * first. read_ranges puts many ranges of the file one behind the other, with one release of the GIL for
  * all of them. Without this extension local.py does the same with NumPy, and range by range.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../_extension_module.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -132,15 +131,15 @@ static Py_ssize_t scatter_short(int descriptor, off_t offset, Rows *rows)
     size_t together = BUFFER / (size_t)rows->run;
     Py_ssize_t done = 0;
     while (rows->left) {
-        size_t wanted = (rows->left < together ? rows->left : together) * (size_t)rows->run;
-        Py_ssize_t got = read_fully(descriptor, buffer, wanted, offset + (off_t)done);
+        size_t expected = (rows->left < together ? rows->left : together) * (size_t)rows->run;
+        Py_ssize_t got = read_fully(descriptor, buffer, expected, offset + (off_t)done);
         if (got < 0) {
             done = -1;
             break;
         }
         fill_rows(buffer, (size_t)got, rows);
         done += got;
-        if ((size_t)got < wanted)
+        if ((size_t)got < expected)
             break;
     }
     int error = errno;
@@ -258,24 +257,24 @@ static PyObject *py_read_ranges(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "iOOO", &descriptor, &objects[0], &objects[1], &objects[2]))
         return NULL;
     Py_buffer views[3];
-    int held = 0;
+    int view_count = 0;
     Py_ssize_t done = 0;
-    for (; held < 3; held++)
-        if (PyObject_GetBuffer(objects[held], &views[held], PyBUF_C_CONTIGUOUS | (held == 2 ? PyBUF_WRITABLE : 0)) < 0)
+    for (; view_count < 3; view_count++)
+        if (PyObject_GetBuffer(objects[view_count], &views[view_count], PyBUF_C_CONTIGUOUS | (view_count == 2 ? PyBUF_WRITABLE : 0)) < 0)
             break;
-    int fine = held == 3;
-    if (fine && !ranges_fit(&views[0], &views[1], views[2].len)) {
+    int is_valid = view_count == 3;
+    if (is_valid && !ranges_fit(&views[0], &views[1], views[2].len)) {
         PyErr_SetString(PyExc_ValueError, "the ranges, int64 offsets and lengths, do not fill the target");
-        fine = 0;
+        is_valid = 0;
     }
-    if (fine) {
+    if (is_valid) {
         Py_BEGIN_ALLOW_THREADS
         done = read_each(descriptor, views[0].buf, views[1].buf, views[0].len / (Py_ssize_t)sizeof(int64_t), views[2].buf);
         Py_END_ALLOW_THREADS
     }
-    while (held)
-        PyBuffer_Release(&views[--held]);
-    if (!fine)
+    while (view_count)
+        PyBuffer_Release(&views[--view_count]);
+    if (!is_valid)
         return NULL;
     return done < 0 ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromSsize_t(done);
 }
@@ -289,23 +288,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {
-#ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
-#endif
-#ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT,
-    .m_name = "_scatter",
-    .m_doc = "Reads that go to the rows of an array.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
+MODULE_DEFINITION("_scatter", "Reads that go to the rows of an array.");
 
 PyMODINIT_FUNC PyInit__scatter(void)
 {

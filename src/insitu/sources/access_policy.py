@@ -83,33 +83,33 @@ def check_path(path: str, descriptor: int | None = None) -> None:
     if _policy is None:
         return
     if "\0" in path:
-        raise _refusal(None)
+        raise _refused_error(None)
     shown = path if is_inside(path) else None
     real = os.path.realpath(path)
     if not _policy.path(real):
-        raise _refusal(shown)
+        raise _refused_error(shown)
     if descriptor is not None:
         # Between the check and the opening somebody may have put a link in the way.
         try:
             found, opened = os.stat(real), os.fstat(descriptor)
         except OSError:
-            raise _refusal(shown) from None
+            raise _refused_error(shown) from None
         if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino):
-            raise _refusal(shown)
+            raise _refused_error(shown)
 
 
-def check_web_url(url: str, asked: str | None = None) -> None:
-    """Raise `RefusedError` if a web address may not be read. For a redirect, `asked` is the address
+def check_web_url(url: str, requested: str | None = None) -> None:
+    """Raise `RefusedError` if a web address may not be read. For a redirect, `requested` is the address
     of the request: the client need not learn the one that it leads to.
     """
     if _policy is not None and not _policy.web(url):
-        raise _refusal(asked or url)
+        raise _refused_error(requested or url)
 
 
 def check_bucket(kind: str, endpoint: str | None, bucket: str, key: str) -> None:
     """Raise `RefusedError` if an object of a bucket, or a prefix, may not be read."""
     if _policy is not None and not _policy.bucket(kind, endpoint, bucket, key):
-        raise _refusal(f"{kind}://{bucket}/{key}")
+        raise _refused_error(f"{kind}://{bucket}/{key}")
 
 
 def has_access_policy() -> bool:
@@ -132,7 +132,7 @@ def refuse_third_party(url: str) -> None:
     whose accesses cannot be checked.
     """
     if _policy is not None:
-        raise _refusal(url)
+        raise _refused_error(url)
 
 
 def is_inside(path: str) -> bool:
@@ -182,7 +182,7 @@ def hint_for_user(hint: str) -> str | None:
     return hint if _policy is None else None
 
 
-def _refusal(url: str | None) -> RefusedError:
+def _refused_error(url: str | None) -> RefusedError:
     shown = None if url is None else redact_url(url)
     return RefusedError(
         "this server is not allowed to read from this location",

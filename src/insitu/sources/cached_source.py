@@ -19,10 +19,11 @@ from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.access_policy import has_access_policy
 from insitu.sources.address import scheme_of
-from insitu.sources.disk_cache import DiskCache, default_folder
+from insitu.sources.disk_cache import DiskCache
 from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_tail
 from insitu.sources.ranges import clip_all
 from insitu.sources.redaction import split_userinfo
+from insitu.sources.user_folders import user_cache_folder
 
 __all__ = ["CachedSource", "cache_for", "cache_scope"]
 
@@ -65,18 +66,18 @@ class CachedSource(WrappedSource):
         self._known = True
         if version is None:
             return self.source.read_many(ranges)
-        there = clip_all(self.url, ranges, facts.size)
-        names = [self.cache.key(self.url, version, offset, length) if length else "" for offset, length in there]
+        clipped = clip_all(self.url, ranges, facts.size)
+        names = [self.cache.key(self.url, version, offset, length) if length else "" for offset, length in clipped]
         found = [self.cache.get(name) if name else b"" for name in names]
         missing = [at for at, data in enumerate(found) if data is None]
-        given = [data for name, data in zip(names, found, strict=True) if name and data is not None]
-        if given:
-            tracing.report_hits(len(given), sum(map(len, given)))
+        hits = [data for name, data in zip(names, found, strict=True) if name and data is not None]
+        if hits:
+            tracing.report_hits(len(hits), sum(map(len, hits)))
         if missing:
             tracing.report_misses(len(missing))
-            for at, data in zip(missing, self.source.read_many([there[at] for at in missing]), strict=True):
+            for at, data in zip(missing, self.source.read_many([clipped[at] for at in missing]), strict=True):
                 found[at] = data
-                if len(data) == there[at][1]:
+                if len(data) == clipped[at][1]:
                     self.cache.put(names[at], data)
         return [data for data in found if data is not None]
 
@@ -116,17 +117,17 @@ def cache_for(options: Mapping[str, Any]) -> DiskCache | None:
     """Return the cache that `storage_options` ask for: a `DiskCache`, a folder, or True for the
     default folder.
     """
-    given = options.get("cache")
-    if given is None or given is False:
+    option = options.get("cache")
+    if option is None or option is False:
         return None
-    if isinstance(given, DiskCache):
-        return given
-    if given is True:
-        return _cache_at(str(default_folder()))
-    if isinstance(given, str | os.PathLike):
-        return _cache_at(os.fspath(given))
+    if isinstance(option, DiskCache):
+        return option
+    if option is True:
+        return _cache_at(str(user_cache_folder()))
+    if isinstance(option, str | os.PathLike):
+        return _cache_at(os.fspath(option))
     raise SourceError(
-        f"the storage option 'cache' must be a folder or a DiskCache, not {type(given).__name__}", url=None
+        f"the storage option 'cache' must be a folder or a DiskCache, not {type(option).__name__}", url=None
     )
 
 
@@ -141,16 +142,16 @@ def cache_scope(url: str, options: Mapping[str, Any]) -> str:
     Under an access policy all options count, because the process reads for many clients.
     """
     if has_access_policy():
-        said = {name: value for name, value in options.items() if name != "cache"}
+        identity = {name: value for name, value in options.items() if name != "cache"}
     else:
-        said = {name: options[name] for name in _IDENTITY_OPTIONS if options.get(name)}
-    if "@" in url and scheme_of(url) in ("http", "https") and (who := split_userinfo(url)[1]) is not None:
-        said["userinfo"] = who
-    if not said:
+        identity = {name: options[name] for name in _IDENTITY_OPTIONS if options.get(name)}
+    if "@" in url and scheme_of(url) in ("http", "https") and (userinfo := split_userinfo(url)[1]) is not None:
+        identity["userinfo"] = userinfo
+    if not identity:
         return ""
     from insitu.sources.http.login import credential_scope  # it loads HTTP along, which a local scan need not
 
-    return credential_scope(said)
+    return credential_scope(identity)
 
 
 @lru_cache(16)

@@ -57,34 +57,34 @@ def merge_ranges(offset: ArrayLike, length: ArrayLike, gap: int = 0, limit: int 
     """
     starts, lengths = np.asarray(offset, np.int64).ravel(), np.asarray(length, np.int64).ravel()
     index, inner = np.full(starts.size, -1, np.int64), np.zeros(starts.size, np.int64)
-    wanted = np.flatnonzero(lengths)
-    if not wanted.size:
-        nothing = np.empty(0, np.int64)
-        return MergedRanges(nothing, nothing.copy(), index, inner)
+    nonempty = np.flatnonzero(lengths)
+    if not nonempty.size:
+        no_bytes = np.empty(0, np.int64)
+        return MergedRanges(no_bytes, no_bytes.copy(), index, inner)
 
-    order = wanted[np.argsort(starts[wanted], kind="stable")]
+    order = nonempty[np.argsort(starts[nonempty], kind="stable")]
     begin = starts[order]
     # A long range may reach over several that start later, so what counts is the furthest end so
     # far.
-    reach = np.maximum.accumulate(begin + lengths[order])
-    first = np.flatnonzero(np.concatenate(([True], begin[1:] > reach[:-1] + gap)))
+    furthest_end = np.maximum.accumulate(begin + lengths[order])
+    first = np.flatnonzero(np.concatenate(([True], begin[1:] > furthest_end[:-1] + gap)))
     if limit is not None:
-        first = _cut_at_limit(begin, reach, first, limit)
+        first = _cut_at_limit(begin, furthest_end, first, limit)
 
     last = np.append(first[1:], begin.size) - 1
     merged_offset = begin[first]
     piece = np.repeat(np.arange(first.size), last - first + 1)
     index[order] = piece
     inner[order] = begin - merged_offset[piece]
-    return MergedRanges(merged_offset, reach[last] - merged_offset, index, inner)
+    return MergedRanges(merged_offset, furthest_end[last] - merged_offset, index, inner)
 
 
-def _cut_at_limit(begin: Column, reach: Column, first: Column, limit: int) -> Column:
+def _cut_at_limit(begin: Column, furthest_end: Column, first: Column, limit: int) -> Column:
     """Return where requests start when none may grow past `limit`: one step per request, not per
     range.
     """
     last = np.append(first[1:], begin.size) - 1
-    long = reach[last] - begin[first] > limit
+    long = furthest_end[last] - begin[first] > limit
     if not long.any():
         return first
     cuts: list[int] = []
@@ -93,8 +93,8 @@ def _cut_at_limit(begin: Column, reach: Column, first: Column, limit: int) -> Co
         while True:
             # The first range that reaches past both the limit and the piece's first range: whatever
             # the first range covers already comes for free.
-            bound = max(int(begin[at]) + limit, int(reach[at]))
-            at += int(np.searchsorted(reach[at:stop], bound, side="right"))
+            bound = max(int(begin[at]) + limit, int(furthest_end[at]))
+            at += int(np.searchsorted(furthest_end[at:stop], bound, side="right"))
             if at >= stop:
                 break
             cuts.append(at)

@@ -24,7 +24,7 @@ from pathlib import Path
 from insitu.errors import SourceError
 from insitu.sources.threads import renew_after_fork
 
-__all__ = ["DiskCache", "default_folder"]
+__all__ = ["DiskCache"]
 
 _numbers = itertools.count()
 _PROCESS_MARK = os.urandom(6).hex()
@@ -163,17 +163,17 @@ class DiskCache:
 
     def _entries(self) -> Iterator[tuple[str, int, float]]:
         """Yield every file: path, bytes on disk, time of last use."""
-        for shelf in _scan(self.folder):
-            if len(shelf.name) != 2 or not shelf.is_dir(follow_symlinks=False):
+        for subfolder in _scan(self.folder):
+            if len(subfolder.name) != 2 or not subfolder.is_dir(follow_symlinks=False):
                 continue
-            for entry in _scan(shelf.path):
+            for entry in _scan(subfolder.path):
                 try:
                     facts = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
                 yield entry.path, _disk_usage(facts.st_size), facts.st_mtime
 
-    def _clean(self, wanted: int) -> None:
+    def _clean(self, needed: int) -> None:
         """Delete the least recently used files until there is room; then compute how much may be
         written before the next look.
         """
@@ -181,11 +181,11 @@ class DiskCache:
         total = sum(size for _, size, _ in entries)
         # Others write at the same time, and each looks only now and then: a reserve keeps all within the capacity.
         limit = self.capacity - self.capacity // _RESERVE
-        if total + wanted > limit:
-            aim = int(self.capacity * _TARGET_FILL) - wanted
+        if total + needed > limit:
+            target = int(self.capacity * _TARGET_FILL) - needed
             recent = time.time() - 3600
             for path, size, used in entries:
-                if total <= aim:
+                if total <= target:
                     break
                 if os.path.basename(path).startswith(".") and used > recent:
                     continue  # being written by somebody
@@ -205,11 +205,6 @@ class DiskCache:
 
     def __repr__(self) -> str:
         return f"DiskCache({str(self.folder)!r}, capacity={self.capacity})"
-
-
-def default_folder() -> Path:
-    """Return the cache folder of the user's system."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "insitu"
 
 
 def _scan(folder: str | Path) -> list[os.DirEntry[str]]:

@@ -20,14 +20,13 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from insitu.errors import NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.local import LocalSource
-from insitu.sources.protocol import ByteSource, Range
+from insitu.sources.protocol import ByteSource, Range, SourceBase
 from insitu.sources.ranges import clip
 from insitu.sources.threads import renew_after_fork
 
@@ -66,8 +65,8 @@ def _same_file(descriptor: int, path: str) -> bool:
     relative to another directory.
     """
     try:
-        there = os.stat(path)
-        return stat.S_ISREG(there.st_mode) and os.path.samestat(os.fstat(descriptor), there)
+        status = os.stat(path)
+        return stat.S_ISREG(status.st_mode) and os.path.samestat(os.fstat(descriptor), status)
     except OSError:
         return False
 
@@ -132,7 +131,7 @@ def _url_of(file: FileLike) -> str:
     return url
 
 
-class FileLikeSource:
+class FileLikeSource(SourceBase):
     """An open file-like object (`io.BytesIO`, an fsspec file, a zip member) as a source.
 
     Parameters
@@ -154,15 +153,6 @@ class FileLikeSource:
                 hint="Read it into memory and pass the bytes.",
             ) from error
 
-    @property
-    def url(self) -> str:
-        """`file-object://`, a number, and the file's name if it has one."""
-        return self._url
-
-    def size(self) -> int:
-        """Return the bytes in the file when the source was made."""
-        return self._size
-
     def describe(self) -> Source:
         """Return name and size; a file object has no version."""
         return Source(self._url, self._size)
@@ -179,9 +169,6 @@ class FileLikeSource:
             data = [self._piece(offset, length) for offset, length in ranges]
             request.bytes = sum(map(len, data))
             return data
-
-    def close(self) -> None:
-        """Do nothing: the file is the caller's."""
 
     def _piece(self, offset: int, length: int) -> bytes:
         start, left = clip(self._url, offset, length, self._size)
@@ -205,20 +192,9 @@ class FileLikeSource:
             raise SourceError(f"reading failed: {error}", url=self._url, offset=offset, length=length) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Callable[[FileLike, str], FileLikeSource], tuple[FileLike, str]]:
         # Files of fsspec travel; those of Python do not, and say so.
         return _restore, (self._file, self._url)
-
-    def __repr__(self) -> str:
-        return f"FileLikeSource({self._url!r})"
 
 
 def _restore(file: FileLike, url: str) -> FileLikeSource:

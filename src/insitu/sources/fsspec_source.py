@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from insitu.errors import AccessError, NotFoundError, SourceError, UnsupportedError
 from insitu.model import Source
@@ -17,14 +16,14 @@ from insitu.sources import tracing
 from insitu.sources.access_policy import refuse_third_party
 from insitu.sources.address import host_of
 from insitu.sources.coalesce import frugal_gap, merge_ranges, split_answers
-from insitu.sources.protocol import Range
+from insitu.sources.protocol import Range, SourceBase
 from insitu.sources.ranges import clip, clip_all
 from insitu.sources.redaction import redact_text, redact_url
 
 __all__ = ["FsspecSource"]
 
 
-class FsspecSource:
+class FsspecSource(SourceBase):
     """A file of any fsspec file system.
 
     Parameters
@@ -36,7 +35,7 @@ class FsspecSource:
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
-        self._given, self._options = url, dict(options or {})
+        self._unredacted_url, self._options = url, dict(options or {})
         self._url = redact_url(url)
         refuse_third_party(url)
         try:
@@ -56,15 +55,6 @@ class FsspecSource:
             raise SourceError("this is a directory, not a file", url=self._url)
         self._size = int(self._facts["size"])
 
-    @property
-    def url(self) -> str:
-        """The URL, without credentials."""
-        return self._url
-
-    def size(self) -> int:
-        """Return the bytes in the file."""
-        return self._size
-
     def describe(self) -> Source:
         """Return what the file system reports of the file."""
         etag = self._facts.get("ETag") or self._facts.get("etag")
@@ -80,12 +70,12 @@ class FsspecSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return one range."""
-        start, there = clip(self._url, offset, length, self._size)
-        if not there:
+        start, available = clip(self._url, offset, length, self._size)
+        if not available:
             return b""
         try:
             with tracing.Request(host_of(self._url)) as request:
-                data = bytes(self._files.cat_file(self._path, start=start, end=start + there))
+                data = bytes(self._files.cat_file(self._path, start=start, end=start + available))
                 request.bytes = len(data)
                 return data
         except (OSError, ValueError) as error:
@@ -93,12 +83,12 @@ class FsspecSource:
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return many ranges, concurrently where the file system does that."""
-        there = clip_all(self._url, ranges, self._size)
-        lengths = [length for _, length in there]
-        plan = merge_ranges([offset for offset, _ in there], lengths, frugal_gap(lengths, 8192))
+        clipped = clip_all(self._url, ranges, self._size)
+        lengths = [length for _, length in clipped]
+        plan = merge_ranges([offset for offset, _ in clipped], lengths, frugal_gap(lengths, 8192))
         begin, end = plan.offset.tolist(), (plan.offset + plan.length).tolist()
         if not begin:
-            return [b""] * len(there)
+            return [b""] * len(clipped)
         try:
             with tracing.Request(host_of(self._url), len(begin)) as request:
                 fetched = self._files.cat_ranges([self._path] * len(begin), begin, end, on_error="raise")
@@ -107,30 +97,16 @@ class FsspecSource:
             raise self._to_source_error(error) from None
         return split_answers(plan, lengths, fetched)
 
-    def close(self) -> None:
-        """Do nothing: file systems are shared."""
-
     def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
-        said = redact_text(str(error)) or type(error).__name__
+        reason = redact_text(str(error)) or type(error).__name__
         if isinstance(error, FileNotFoundError):
             return NotFoundError("no such file", url=self._url)
         if isinstance(error, PermissionError):
-            return AccessError(f"permission to read the file is denied: {said}", url=self._url)
-        return SourceError(f"reading failed: {said}", url=self._url, offset=offset, length=length)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+            return AccessError(f"permission to read the file is denied: {reason}", url=self._url)
+        return SourceError(f"reading failed: {reason}", url=self._url, offset=offset, length=length)
 
     def __reduce__(self) -> tuple[type[FsspecSource], tuple[str, dict[str, Any]]]:
-        return FsspecSource, (self._given, self._options)
-
-    def __repr__(self) -> str:
-        return f"FilesystemSource({self._url!r})"
+        return FsspecSource, (self._unredacted_url, self._options)
 
 
 FSSPEC_HINT = "Try `pip install fsspec`, and the package that handles this scheme"

@@ -131,7 +131,7 @@ def _expand_one(url: str, storage_options: Mapping[str, Any] | None) -> list[str
         local = local_path(url)
         if local is not None and os.path.exists(local) and not url.endswith("/"):
             return [url]  # a name is a name, whatever characters it has
-        nothing: SourceError = NotFoundError("no file matches this pattern", url=redact_url(url))
+        not_found: SourceError = NotFoundError("no file matches this pattern", url=redact_url(url))
         try:
             found = [
                 n
@@ -141,11 +141,11 @@ def _expand_one(url: str, storage_options: Mapping[str, Any] | None) -> list[str
         except re.error:
             found = []  # [z-a] is no valid pattern: it must be a name
         except (NotFoundError, AccessError) as problem:
-            found, nothing = [], problem  # a web server need not show an index
+            found, not_found = [], problem  # a web server need not show an index
         if not found and _exists(url, storage_options):
             return [url]  # an object may be called "shape-[5, 5, 4].nc"
         if not found:
-            raise nothing
+            raise not_found
         return found
     return _files_under(url, storage_options) if url.endswith("/") else [url]
 
@@ -161,8 +161,8 @@ def _read_list_file(url: str, storage_options: Mapping[str, Any] | None) -> list
     found: list[str] = []
     for line in lines:
         # A list names its neighbours: it may be used from any directory.
-        beside = here is not None and scheme_of(line) is None and not os.path.isabs(os.path.expanduser(line))
-        path = os.path.join(os.path.dirname(str(here)), line) if beside else line
+        is_relative = here is not None and scheme_of(line) is None and not os.path.isabs(os.path.expanduser(line))
+        path = os.path.join(os.path.dirname(str(here)), line) if is_relative else line
         found += _expand_one(_with_slash(path), storage_options)
     return found
 
@@ -182,8 +182,8 @@ def _expand_braces(pattern: str) -> list[str]:
     """
     parts = _BRACES.split(pattern)
     choices = [part.split(",") if number % 2 else [part] for number, part in enumerate(parts)]
-    made = ["".join(chosen) for chosen in product(*choices)]
-    return [one for part in made for one in _expand_braces(part)] if len(parts) > 1 else made
+    expanded = ["".join(words) for words in product(*choices)]
+    return [one for part in expanded for one in _expand_braces(part)] if len(parts) > 1 else expanded
 
 
 def _files_under(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
@@ -206,8 +206,8 @@ def _files_under(url: str, storage_options: Mapping[str, Any] | None) -> list[st
 def _expand_glob(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     path = local_path(pattern)
     if path is not None:
-        given = path if _FILE_URL.match(pattern) else os.path.expanduser(pattern)
-        return sorted(name for name in glob.glob(given, recursive=True) if not name.endswith(os.sep))
+        local_pattern = path if _FILE_URL.match(pattern) else os.path.expanduser(pattern)
+        return sorted(name for name in glob.glob(local_pattern, recursive=True) if not name.endswith(os.sep))
     head, _, tail = _split_pattern(pattern)
     place = _listable_prefix(head, storage_options)
     if place is None:
@@ -220,17 +220,17 @@ def _expand_glob(pattern: str, storage_options: Mapping[str, Any] | None) -> lis
             names = [name for some in gather(lambda at, _: place.below(at), folders) for name in some]
             found = [name for name in names if rest.fullmatch(name[len(_folder_of_match(name, folders)) :])]
             break
-        fits, last = re.compile(_regex(segment)), number == len(segments) - 1
+        expression, last = re.compile(_regex(segment)), number == len(segments) - 1
         levels = gather(lambda at, _: place.level(at), folders)
-        chosen = [
+        matches = [
             f"{folder}{name}"
             for folder, here in zip(folders, levels, strict=True)
             for name in (here.files if last else here.folders)
-            if fits.fullmatch(name)
+            if expression.fullmatch(name)
         ]
         if last:
-            found = chosen
-        folders = [f"{name}/" for name in chosen]
+            found = matches
+        folders = [f"{name}/" for name in matches]
         if not folders:
             break
     return [place.url(name) for name in sorted(set(found))]
@@ -266,22 +266,22 @@ def _regex(pattern: str) -> str:
     >>> bool(re.fullmatch(_regex("**/t*.nc"), "a/b/tas.nc")), bool(re.fullmatch(_regex("*.nc"), "a/x.nc"))
     (True, False)
     """
-    made, at = "", 0
+    expression, at = "", 0
     while at < len(pattern):
         if pattern.startswith("**/", at):
-            made, at = made + "(?:.*/)?", at + 3
+            expression, at = expression + "(?:.*/)?", at + 3
         elif pattern.startswith("**", at):
-            made, at = made + ".*", at + 2
+            expression, at = expression + ".*", at + 2
         elif pattern[at] == "*":
-            made, at = made + "[^/]*", at + 1
+            expression, at = expression + "[^/]*", at + 1
         elif pattern[at] == "?":
-            made, at = made + "[^/]", at + 1
+            expression, at = expression + "[^/]", at + 1
         elif pattern[at] == "[" and (end := pattern.find("]", at + 2)) > 0:
             inner = pattern[at + 1 : end].replace("\\", "\\\\")
-            made, at = f"{made}[{'^' + inner[1:] if inner[0] == '!' else inner}]", end + 1
+            expression, at = f"{expression}[{'^' + inner[1:] if inner[0] == '!' else inner}]", end + 1
         else:
-            made, at = made + re.escape(pattern[at]), at + 1
-    return made
+            expression, at = expression + re.escape(pattern[at]), at + 1
+    return expression
 
 
 class _Prefix:
@@ -309,11 +309,11 @@ class _Prefix:
         if found is not None:
             return [folder + name for name in found]
         # A web server has one page for each folder.
-        names, waiting = list[str](), [folder]
-        while waiting:
-            levels = gather(lambda at, _: self.level(at), waiting)
-            names += [at + name for at, here in zip(waiting, levels, strict=True) for name in here.files]
-            waiting = [f"{at}{name}/" for at, here in zip(waiting, levels, strict=True) for name in here.folders]
+        names, pending = list[str](), [folder]
+        while pending:
+            levels = gather(lambda at, _: self.level(at), pending)
+            names += [at + name for at, here in zip(pending, levels, strict=True) for name in here.files]
+            pending = [f"{at}{name}/" for at, here in zip(pending, levels, strict=True) for name in here.folders]
         return names
 
     def _address(self, below: str) -> Address:

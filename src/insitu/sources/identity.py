@@ -106,10 +106,10 @@ class ObjectIdentity:
         """What another process has to expect of the object."""
         return self.source() if self.is_known else self._expected
 
-    def stale_error(self, how: str) -> StaleSourceError:
+    def stale_error(self, reason: str) -> StaleSourceError:
         """Return the error that says how the object has changed."""
         when = "is not the one that was scanned" if self._expected is not None else "changed while it was read"
-        return StaleSourceError(f"the object {when}: {how}", url=self.url, hint=STALE_HINT)
+        return StaleSourceError(f"the object {when}: {reason}", url=self.url, hint=STALE_HINT)
 
 
 STALE_HINT = (

@@ -83,7 +83,7 @@ def list_folder(url: str, storage_options: Mapping[str, Any] | None = None) -> F
 
         return FolderListing(*list_index_page(base, storage_options))
     files, inner = _fsspec_filesystem(base, storage_options)
-    rows = _ask_fsspec(lambda: files.ls(inner, detail=True), base) or []
+    rows = _call_fsspec(lambda: files.ls(inner, detail=True), base) or []
     names = sorted((row["name"].rstrip("/").rsplit("/", 1)[-1], row["type"] == "directory") for row in rows)
     return FolderListing([name for name, folder in names if folder], [name for name, folder in names if not folder])
 
@@ -101,7 +101,7 @@ def list_all_objects(url: str, storage_options: Mapping[str, Any] | None = None)
     if scheme_of(url) in ("http", "https"):
         return None
     files, inner = _fsspec_filesystem(base, storage_options)
-    rows = _ask_fsspec(lambda: files.find(inner, detail=True), base) or {}
+    rows = _call_fsspec(lambda: files.find(inner, detail=True), base) or {}
     top = inner.rstrip("/") + "/"
     return {name.removeprefix(top): int(row["size"]) for name, row in rows.items()}
 
@@ -117,8 +117,8 @@ def list_bucket_folder(address: Address, url: str, options: Mapping[str, Any]) -
         below = _list_pages(bucket, address, options, prefix or "", "/")
         names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for page in below for name in page.folders)
         return FolderListing(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
-    answer = _ask_bucket(
-        lambda: bucket.ask_with_retries(lambda store: obstore.list_with_delimiter(store, prefix), redact_url(url)), url
+    answer = _call_bucket(
+        lambda: bucket.call_with_retries(lambda store: obstore.list_with_delimiter(store, prefix), redact_url(url)), url
     )
     if answer is None:
         return FolderListing([], [])
@@ -138,8 +138,8 @@ def list_bucket_objects(address: Address, url: str, options: Mapping[str, Any]) 
         return {
             key[skip:]: size for page in _list_pages(bucket, address, options, prefix, "") for key, size in page.files
         }
-    pages = _ask_bucket(
-        lambda: bucket.ask_with_retries(
+    pages = _call_bucket(
+        lambda: bucket.call_with_retries(
             lambda store: list(obstore.list(store, prefix or None, chunk_size=1000)), redact_url(url)
         ),
         url,
@@ -174,15 +174,15 @@ def _list_local_folder(path: str) -> FolderListing:
 
 def _list_local_files(path: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    waiting = [""]
-    while waiting:
-        below = waiting.pop()
+    pending = [""]
+    while pending:
+        below = pending.pop()
         check_path(os.path.join(path, below))
         try:
             with os.scandir(os.path.join(path, below)) as entries:
                 for entry in entries:
                     if entry.is_dir():
-                        waiting.append(f"{below}{entry.name}/")
+                        pending.append(f"{below}{entry.name}/")
                     else:
                         sizes[f"{below}{entry.name}"] = entry.stat().st_size
         except NotADirectoryError:
@@ -213,14 +213,14 @@ def _fsspec_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> t
     return files, inner
 
 
-def _ask_bucket(question: Callable[[], Answer], url: str) -> Answer | None:
+def _call_bucket(request: Callable[[], Answer], url: str) -> Answer | None:
     """Return the answer of obstore to a listing; None if there is no such prefix."""
     from obstore.exceptions import BaseError
 
     from insitu.sources.object_store.store_errors import as_source_error
 
     try:
-        return question()
+        return request()
     except InsituError:
         raise
     except FileNotFoundError:
@@ -229,10 +229,10 @@ def _ask_bucket(question: Callable[[], Answer], url: str) -> Answer | None:
         raise as_source_error(error, redact_url(url)) from None
 
 
-def _ask_fsspec(question: Callable[[], Answer], url: str) -> Answer | None:
+def _call_fsspec(request: Callable[[], Answer], url: str) -> Answer | None:
     """Return the answer of fsspec to a listing; None if there is no such folder."""
     try:
-        return question()
+        return request()
     except FileNotFoundError:
         return None
     except PermissionError:

@@ -12,8 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.access_policy import check_path
 from insitu.sources.opened_urls import note_opened
-from insitu.sources.protocol import Range, copy_to_buffer
+from insitu.sources.protocol import Range, SourceBase, copy_to_buffer
 from insitu.sources.ranges import clip
 
 __all__ = ["LocalSource"]
@@ -62,7 +61,7 @@ class _Descriptor:
         os.close(self.number)
 
 
-class LocalSource:
+class LocalSource(SourceBase):
     """A file on a local (or mounted) disk.
 
     Parameters
@@ -121,15 +120,6 @@ class LocalSource:
         # same file.
         self._etag = f"{facts.st_size:x}-{facts.st_mtime_ns:x}"
 
-    @property
-    def url(self) -> str:
-        """The absolute path."""
-        return self._url
-
-    def size(self) -> int:
-        """Return the bytes in the file when it was opened."""
-        return self._size
-
     def describe(self) -> Source:
         """Return size and time of change when the file was opened."""
         return Source(self._url, self._size, self._etag, self._modified)
@@ -166,8 +156,8 @@ class LocalSource:
         return self._read_many(ranges)
 
     def _read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        asked = sum([length for _, length in ranges])
-        if not _HAS_PREAD or asked > self._size:
+        total = sum([length for _, length in ranges])
+        if not _HAS_PREAD or total > self._size:
             return [self._read_in_pieces(offset, length) for offset, length in ranges]
         file = self._file()
         number = file.number
@@ -176,7 +166,7 @@ class LocalSource:
         except (OSError, OverflowError):
             # Find out which range it was, or survive an offset that no file can have.
             return [self._read_in_pieces(offset, length) for offset, length in ranges]
-        if sum(map(len, found)) != asked:
+        if sum(map(len, found)) != total:
             for at, (offset, length) in enumerate(ranges):
                 if len(found[at]) != length:
                     found[at] = self._read_in_pieces(offset, length)
@@ -312,19 +302,8 @@ class LocalSource:
         view[: len(data)] = data
         return len(data)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[type[LocalSource], tuple[str]]:
         return LocalSource, (self._url,)
-
-    def __repr__(self) -> str:
-        return f"LocalSource({self._url!r})"
 
 
 _HAS_PREAD = hasattr(os, "pread")

@@ -10,13 +10,11 @@ import itertools
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 from insitu.errors import NotFoundError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.protocol import Range, copy_to_buffer
+from insitu.sources.protocol import Range, SourceBase, copy_to_buffer
 from insitu.sources.ranges import clip
 
 __all__ = ["MemorySource"]
@@ -27,8 +25,8 @@ _numbers = itertools.count(1)
 _sources_by_url: weakref.WeakValueDictionary[str, MemorySource] = weakref.WeakValueDictionary()
 
 
-class MemorySource:
-    """Bytes in memory as a source.
+class MemorySource(SourceBase):
+    """Bytes in memory as a source. They stay readable after `close`, for others that find it by URL.
 
     Parameters
     ----------
@@ -46,6 +44,7 @@ class MemorySource:
 
     def __init__(self, data: Buffer, name: str | None = None) -> None:
         self._view = memoryview(data).cast("B")
+        self._size = self._view.nbytes
         # A random part: a dataset that travels to another process must not find that one's object
         # of the same number.
         self._url = f"memory://{f'{next(_numbers)}-{secrets.token_hex(4)}' if name is None else name}"
@@ -59,22 +58,13 @@ class MemorySource:
         except KeyError:
             raise NotFoundError("there is no such object in the memory of this process", url=url) from None
 
-    @property
-    def url(self) -> str:
-        """`memory://` and the name."""
-        return self._url
-
-    def size(self) -> int:
-        """Return the bytes in memory."""
-        return self._view.nbytes
-
     def describe(self) -> Source:
         """Return the size: memory has no date."""
-        return Source(self._url, self._view.nbytes)
+        return Source(self._url, self._size)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return one range."""
-        start, length = clip(self._url, offset, length, self._view.nbytes)
+        start, length = clip(self._url, offset, length, self._size)
         with tracing.Request("memory") as request:
             request.bytes = length
             return bytes(self._view[start : start + length])
@@ -85,25 +75,14 @@ class MemorySource:
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill `buffer` from `offset` on; return the number of bytes written."""
-        start, length = clip(self._url, offset, buffer.nbytes, self._view.nbytes)
+        start, length = clip(self._url, offset, buffer.nbytes, self._size)
         return copy_to_buffer(self._view[start : start + length], buffer)
-
-    def close(self) -> None:
-        """Do nothing: the bytes stay readable for others that found this source by its URL."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Callable[[bytes, str], MemorySource], tuple[bytes, str]]:
         return _restore, (bytes(self._view), self._url.removeprefix("memory://"))
 
     def __repr__(self) -> str:
-        return f"MemorySource({self._url!r}, {self._view.nbytes} bytes)"
+        return f"MemorySource({self._url!r}, {self._size} bytes)"
 
 
 def _restore(data: bytes, name: str) -> MemorySource:

@@ -22,6 +22,7 @@ __all__ = [
     "ReadsInto",
     "ReadsRanges",
     "ReadsTail",
+    "SourceBase",
     "WrappedSource",
     "copy_to_buffer",
     "read_into",
@@ -103,7 +104,40 @@ class ReadsTail(Protocol):
         """
 
 
-class WrappedSource:
+class SourceBase:
+    """Base class of byte sources: URL and size, closing by `with`, and a representation.
+
+    A subclass sets `_url` (without credentials) and `_size`, or overrides what tells them.
+    """
+
+    _url: str
+    _size: int
+
+    @property
+    def url(self) -> str:
+        """Where the object is, without credentials."""
+        return self._url
+
+    def size(self) -> int:
+        """Return the bytes in the object."""
+        return self._size
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+
+class WrappedSource(SourceBase):
     """Base class of sources around a source: forwards the methods of `ByteSource`.
 
     A subclass overrides what it changes. `tail` and `read_into` are not forwarded: a wrapper that
@@ -142,14 +176,6 @@ class WrappedSource:
     def close(self) -> None:
         """Close the inner source."""
         self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"

@@ -72,19 +72,21 @@ def fetch_many(
         How ranges are merged, and how many are requested at once.
     """
     limits = limits or RequestLimits()
-    there = clip_all(url, ranges, size)
-    if not there:
+    clipped = clip_all(url, ranges, size)
+    if not clipped:
         return []
-    offsets, lengths = zip(*there, strict=True)
+    offsets, lengths = zip(*clipped, strict=True)
     gap = frugal_gap(lengths, throttle.request_bytes) if limits.gap is None else limits.gap
     plan = merge_ranges(offsets, lengths, gap, limits.longest)
     # A range whose end is not known may be damaged, 2^60 bytes long: that one is asked for as it
     # is.
     parts = [_cut_range(item, limits.longest) if size is not None else [item] for item in plan.ranges()]
-    wanted = [part for some in parts for part in some]
+    requests = [part for some in parts for part in some]
     start = time.perf_counter()
-    came = iter(gather(lambda item, stop: fetch(item[0], item[1], stop), wanted, width=limits.width or throttle.width))
-    fetched = [_join([next(came) for _ in some]) for some in parts]
+    answers = iter(
+        gather(lambda item, stop: fetch(item[0], item[1], stop), requests, width=limits.width or throttle.width)
+    )
+    fetched = [_join([next(answers) for _ in some]) for some in parts]
     throttle.record_transfer(sum(map(len, fetched)), time.perf_counter() - start)
     return split_answers(plan, lengths, fetched)
 

@@ -31,8 +31,8 @@ def clip(url: str, offset: int, length: int, size: int | None = None) -> tuple[i
         # A negative offset would count from the end of the object, and so read the wrong bytes
         # without a word.
         raise SourceError("offset and length must not be negative", url=url, offset=offset, length=length)
-    there = min(length, (_BEYOND if size is None else size) - offset)
-    return (offset, there) if there > 0 else (0, 0)
+    available = min(length, (_BEYOND if size is None else size) - offset)
+    return (offset, available) if available > 0 else (0, 0)
 
 
 def clip_all(url: str, ranges: Iterable[tuple[int, int]], size: int | None = None) -> list[tuple[int, int]]:

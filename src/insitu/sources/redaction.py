@@ -104,10 +104,10 @@ def split_userinfo(url: str) -> tuple[str, tuple[str, str] | None]:
     ('https://host/a.nc', ('me', 'p@ss'))
     """
     parts = urlsplit(url)
-    who, at, host = parts.netloc.rpartition("@")
+    userinfo, at, host = parts.netloc.rpartition("@")
     if not at:
         return url, None
-    name, _, password = who.partition(":")
+    name, _, password = userinfo.partition(":")
     bare = urlunsplit((parts.scheme, host, parts.path, parts.query, parts.fragment))
     return bare, (unquote(name), unquote(password))
 

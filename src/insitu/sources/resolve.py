@@ -199,8 +199,8 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
         if address is None:
             return _with_disk_cache(url, _open_web(url, options, expected), options, expected)
     if address is not None:
-        watched = _open_signed(url, address, options, expected)
-        return _with_disk_cache(url, watched or _open_object(url, address, options, expected), options, expected)
+        signed = _open_signed(url, address, options, expected)
+        return _with_disk_cache(url, signed or _open_object(url, address, options, expected), options, expected)
     source = FsspecSource(url, _fsspec_options(options))
     if expected is not None:
         check_identity(expected, source.describe())
@@ -256,4 +256,6 @@ def _open_object(url: str, address: Address, options: dict[str, Any], expected: 
     if not address.key:
         raise SourceError("the URL names no object: write scheme://bucket/key", url=redact_url(url))
     bucket = bucket_for(address, url, options)
-    return ObjectSource(bucket, address.key, url, expected=expected, again=partial(_open_object, url, address, options))
+    return ObjectSource(
+        bucket, address.key, url, expected=expected, reopen=partial(_open_object, url, address, options)
+    )

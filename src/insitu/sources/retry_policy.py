@@ -40,19 +40,19 @@ class RetryPolicy:
     longest_pause: float = 20.0
     """Upper bound of the pauses, in seconds."""
 
-    def pause(self, attempt: int, chance: float, asked: float | None = None) -> float:
+    def pause(self, attempt: int, chance: float, after: float | None = None) -> float:
         """Return the seconds to wait after failed attempt number `attempt` (from 0).
 
         Half of it is left to `chance` (in 0..1), or clients that failed together would come back
-        together. A server that `asked` for more (Retry-After) gets it.
+        together. A server that asks for more (Retry-After) gets it.
 
         Examples
         --------
-        >>> RetryPolicy().pause(2, chance=1.0), RetryPolicy().pause(0, chance=0.0, asked=3.0)
+        >>> RetryPolicy().pause(2, chance=1.0), RetryPolicy().pause(0, chance=0.0, after=3.0)
         (0.8, 3.0)
         """
         step: float = min(self.longest_pause, self.first_pause * 2.0 ** min(attempt, 60))
-        return max(step * (0.5 + 0.5 * chance), asked or 0.0)
+        return max(step * (0.5 + 0.5 * chance), after or 0.0)
 
 
 class TransientError(Exception):
@@ -127,6 +127,7 @@ def retry(
         tries += 1
         error.with_context(offset=offset, length=length)
         pause = policy.pause(tries - 1, random.random(), after)
+        # An attempt that could only begin after the time is up is not waited for.
         if time.monotonic() + pause >= latest:
             check_deadline()
             raise TimedOutError(
@@ -156,7 +157,7 @@ def retry_policy_for(options: Mapping[str, Any]) -> RetryPolicy:
     >>> rules.deadline, rules.attempts, rules.connect
     (20.0, 3, 10.0)
     """
-    given: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, field in RETRY_OPTIONS.items():
         value = options.get(name)
         if value is None:
@@ -165,8 +166,8 @@ def retry_policy_for(options: Mapping[str, Any]) -> RetryPolicy:
             raise SourceError(
                 f"the storage option {name!r} is {value!r}: it must be a number, and not negative", url=None
             )
-        given[field] = int(value) + 1 if name == "retries" else float(value)
-    return RetryPolicy(**given)
+        settings[field] = int(value) + 1 if name == "retries" else float(value)
+    return RetryPolicy(**settings)
 
 
 def retry_after(value: str | None, now: float) -> float | None:

@@ -82,18 +82,18 @@ def options_for(url: str, storage_options: Options | None) -> dict[str, Any]:
     """
     if not storage_options:
         return {}
-    chosen = {name: value for name, value in storage_options.items() if not is_prefix(name, value)}
+    options = {name: value for name, value in storage_options.items() if not is_prefix(name, value)}
     fitting = [name for name, value in storage_options.items() if is_prefix(name, value) and is_below(name, url)]
     if fitting:
         longest = max(fitting, key=len)
-        special = dict(storage_options[longest])
-        if longest.startswith("http") and "token" in special and "key" not in special:
+        of_prefix = dict(storage_options[longest])
+        if longest.startswith("http") and "token" in of_prefix and "key" not in of_prefix:
             # Given for this very web server, so it may be sent there.
-            special["bearer_token"] = special.pop("token")
-        if "anon" not in special and any(name in _CREDENTIAL_OPTIONS - {"endpoint_url"} for name in special):
-            chosen.pop("anon", None)  # what is said of everything is not said of a place with credentials
-        chosen |= special
-    return {name: value for name, value in chosen.items() if value is not None and name not in _IGNORED_OPTIONS}
+            of_prefix["bearer_token"] = of_prefix.pop("token")
+        if "anon" not in of_prefix and any(name in _CREDENTIAL_OPTIONS - {"endpoint_url"} for name in of_prefix):
+            options.pop("anon", None)  # what is said of everything is not said of a place with credentials
+        options |= of_prefix
+    return {name: value for name, value in options.items() if value is not None and name not in _IGNORED_OPTIONS}
 
 
 def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[str, dict[str, Any]]:
@@ -122,16 +122,16 @@ def detach_secrets(url: str, storage_options: Options | None = None) -> tuple[st
         basic_auth_header,  # it loads HTTP along, 30 ms that a local scan need not spend
     )
 
-    bare, who = split_userinfo(url)
-    special = options_for(url, options)
+    bare, userinfo = split_userinfo(url)
+    own = options_for(url, options)
     query = urlsplit(bare).query
     if query != urlsplit(public).query:
-        special["query"] = query
-    if who:
-        headers = dict(special.get("headers", {}))
-        headers["Authorization"] = basic_auth_header(*who)
-        special["headers"] = headers
-    return public, {**options, public: special}
+        own["query"] = query
+    if userinfo:
+        headers = dict(own.get("headers", {}))
+        headers["Authorization"] = basic_auth_header(*userinfo)
+        own["headers"] = headers
+    return public, {**options, public: own}
 
 
 def http_settings(url: str, options: Options) -> tuple[str, dict[str, str]]:
@@ -207,9 +207,9 @@ def gcs_settings(options: Options) -> Settings:
         options["service_account"] = token
     elif token is not None and token not in ("google_default", "cloud", "cache"):
         options["bearer_token"] = token
-    payer = options.pop("requester_pays", None) or options.pop("user_project", None)
-    if isinstance(payer, str):  # the project that pays
-        options["headers"] = {"x-goog-user-project": payer, **(options.get("headers") or {})}
+    project = options.pop("requester_pays", None) or options.pop("user_project", None)
+    if isinstance(project, str):  # the project that pays
+        options["headers"] = {"x-goog-user-project": project, **(options.get("headers") or {})}
     for name in ("key", "secret", "region", "region_name"):
         options.pop(name, None)
     return _settings(options, {"endpoint_url": "base_url"}, endpoint="base_url")

@@ -80,8 +80,8 @@ def gather(
             raise
 
     threads = _pool.threads()
-    carried = carry_deadline(work)
-    workers = [threads.submit(carried) for _ in range(min(width, len(items)) - 1)]
+    work_with_deadline = carry_deadline(work)
+    workers = [threads.submit(work_with_deadline) for _ in range(min(width, len(items)) - 1)]
     failure: Exception | None = None
     try:
         work()

@@ -71,10 +71,10 @@ class Histogram:
         """Return the seconds within which this share of the responses came, as exact as the classes
         are.
         """
-        wanted, below = share * self.count, 0
+        rank, below = share * self.count, 0
         for number, many in sorted(self.counts.items()):
             below += many
-            if below >= wanted:
+            if below >= rank:
                 middle = 0.75 * 2.0**number / 1e6
                 return min(max(middle, self.shortest), self.longest)
         return self.longest
@@ -227,15 +227,15 @@ def trace() -> Iterator[Trace]:
     >>> print(cost)  # doctest: +SKIP
     5 requests in 3 waves (at most 2 at once), 214.5 kB, 0.19 s
     """
-    made = Trace()
+    recorded = Trace()
     with _lock:
-        _set_traces((*_open_traces, made))
+        _set_traces((*_open_traces, recorded))
     try:
-        yield made
+        yield recorded
     finally:
         with _lock:
-            _set_traces(tuple(other for other in _open_traces if other is not made))
-        made.seconds = time.perf_counter() - made._began
+            _set_traces(tuple(other for other in _open_traces if other is not recorded))
+        recorded.seconds = time.perf_counter() - recorded._began
 
 
 _lock = fork_safe_lock()

@@ -64,18 +64,9 @@ class InsituBackendEntrypoint(BackendEntrypoint):
         **engine: Any,
     ) -> xarray.Dataset:
         """Open one group. `engine`: keywords of xarray's netCDF engines."""
-        decode = {
-            "drop_variables": drop_variables,
-            "mask_and_scale": mask_and_scale,
-            "decode_times": decode_times,
-            "concat_characters": concat_characters,
-            "decode_coords": decode_coords,
-            "use_cftime": use_cftime,
-            "decode_timedelta": decode_timedelta,
-        }
-        how: dict[str, Any] = {"group": group, "errors": errors, "storage_options": storage_options, "format": format}
-        how["create_default_indexes"] = not XARRAY_INDEXES
-        return _to_xarray_lazy(open_dataset(filename_or_obj, **how, **decode, **engine))
+        named = {name: value for name, value in locals().items() if name not in ("self", "filename_or_obj", "engine")}
+        named["create_default_indexes"] = not XARRAY_INDEXES
+        return _to_xarray_lazy(open_dataset(filename_or_obj, **named, **engine))
 
     def open_groups_as_dict(self, filename_or_obj: Any, **given: Any) -> dict[str, xarray.Dataset]:
         """Open every group."""

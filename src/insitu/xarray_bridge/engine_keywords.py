@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from insitu.errors import UnsupportedError
+from insitu.open_options import OpenOptions
 
 if TYPE_CHECKING:
     from insitu.scanning.member import Member
 
-__all__ = ["ENGINE_KEYWORDS", "check_complex", "without_engine_keywords"]
+__all__ = ["ENGINE_KEYWORDS", "check_complex", "options_of_call"]
 
 IGNORED = ("clobber", "diskless", "persist", "lock", "autoclose", "invalid_netcdf", "mmap", "auto_complex")
 """Of netCDF4, h5netcdf and scipy: how files are opened and written."""
@@ -39,34 +40,38 @@ COMPLEX_DIMS = ("_pfnc_complex", "complex", "ri")
 """Names of dimensions along which netCDF4's `auto_complex` finds real and imaginary parts."""
 
 
-def without_engine_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a call without those that only other engines need.
+def options_of_call(parameters: Mapping[str, Any], others: Mapping[str, Any]) -> OpenOptions:
+    """Return the options of a call that may have keywords of xarray's netCDF engines.
+
+    Parameters
+    ----------
+    parameters, others
+        The function's own parameters, and its further keywords: see `OpenOptions.of_call`.
 
     Raises
     ------
     UnsupportedError
-        If one of them asks for something that insitu does not do.
+        If a keyword asks for something that insitu does not do.
     """
     for name, allowed in ONLY.items():
-        if name in given and given[name] not in allowed:
+        if name in others and others[name] not in allowed:
             shown = " or ".join(repr(value) for value in allowed if value is not None) or "only None"
             raise UnsupportedError(
-                f"{name}={given[name]!r} is not supported: insitu takes {shown} (the keyword belongs to other engines)",
+                f"{name}={others[name]!r} is not supported: insitu takes {shown} (the keyword belongs to other "
+                "engines)",
                 hint=f"Leave {name} out",
             )
-    keywords = {name: value for name, value in given.items() if name not in ENGINE_KEYWORDS}
-    if keywords.get("format") in NETCDF_FORMATS:
-        del keywords["format"]
-    return keywords
+    own = {**parameters, "auto_complex": bool(others.get("auto_complex"))}
+    if own.get("format") in NETCDF_FORMATS:
+        own["format"] = None
+    return OpenOptions.of_call(own, {name: value for name, value in others.items() if name not in ENGINE_KEYWORDS})
 
 
-def check_complex(member: Member, given: Mapping[str, Any]) -> None:
+def check_complex(member: Member) -> None:
     """Raise for `auto_complex=True` where real and imaginary parts lie along a dimension.
 
     Complex numbers that are stored as pairs are always shown as such.
     """
-    if not given.get("auto_complex"):
-        return
     for name, variable in member.variables.items():
         if (
             variable.dims

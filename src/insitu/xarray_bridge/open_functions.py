@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from insitu.combining.xarray_default import DEFAULT
 from insitu.forking import import_before_fork
+from insitu.open_options import DEFAULT, Verify
+from insitu.xarray_bridge.engine_keywords import options_of_call
 
 if TYPE_CHECKING:
     import xarray
 
     from insitu.active.placement import Servers
     from insitu.reading import ChunkCache
-    from insitu.scanning.scan_url import Verify
 
 __all__ = ["open_dataset", "open_datatree", "open_groups", "open_mfdataset"]
 
@@ -98,24 +98,8 @@ def open_dataset(
     >>> ds = insitu.open_dataset("era5.nc")  # doctest: +SKIP
     >>> ds.t2m.sel(time="2020-06").mean("time")  # doctest: +SKIP
     """
-    opening = _load("opening")
-    options = opening.OpenOptions(
-        group=group,
-        variables=variables,
-        format=format,
-        errors=errors,
-        chunks=chunks,
-        inline_array=inline_array,
-        cache=cache,
-        active=active,
-        active_required=active_required,
-        verify=verify,
-        allow_local=allow_local,
-        create_default_indexes=create_default_indexes,
-        storage_options=storage_options,
-        decode=decode,
-    )
-    dataset: xarray.Dataset = opening.open_one(url, options)
+    options = options_of_call(locals(), decode)
+    dataset: xarray.Dataset = _load("opening").open_one(url, options)
     return dataset
 
 
@@ -204,40 +188,8 @@ def open_mfdataset(
     >>> ds = insitu.open_mfdataset("archive/tas_*.nc")  # doctest: +SKIP
     >>> ds = insitu.open_mfdataset("cmip/*.nc", concat_dim={"member": r"_(r\d+)i1"})  # doctest: +SKIP
     """
-    many, opening = _load("open_many"), _load("opening")
-    options = opening.OpenOptions(
-        group=group,
-        variables=variables,
-        format=format,
-        errors=errors,
-        chunks=chunks,
-        cache=cache,
-        active=active,
-        active_required=active_required,
-        verify=verify,
-        allow_local=allow_local,
-        storage_options=storage_options,
-        decode=decode,
-    )
-    how = {
-        "combine": combine,
-        "concat_dim": concat_dim,
-        "data_vars": data_vars,
-        "coords": coords,
-        "compat": compat,
-        "join": join,
-        "combine_attrs": combine_attrs,
-    }
-    dataset: xarray.Dataset = many.open_combined(
-        paths,
-        options,
-        how,
-        attrs_file=attrs_file,
-        preprocess=preprocess,
-        parallel=parallel,
-        progress=progress,
-        resume=resume,
-    )
+    options = options_of_call(locals(), decode)
+    dataset: xarray.Dataset = _load("open_many").open_combined(paths, options)
     return dataset
 
 
@@ -247,10 +199,14 @@ def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     return tree
 
 
-def open_groups(url: Any, **how: Any) -> dict[str, xarray.Dataset]:
+def open_groups(
+    url: Any, *, chunks: Any = None, inline_array: bool = False, create_default_indexes: bool = True, **how: Any
+) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
-    opening = _load("opening")
-    groups: dict[str, xarray.Dataset] = opening.open_every_group(url, opening.OpenOptions.of_groups(how))
+    if "variables" in how:
+        raise TypeError("unexpected keyword argument 'variables': groups have variables of their own")
+    options = options_of_call(locals(), how)
+    groups: dict[str, xarray.Dataset] = _load("opening").open_every_group(url, options)
     return groups
 
 

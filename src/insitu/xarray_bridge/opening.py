@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
 from typing import Any
 
 import xarray
 
-from insitu.active.placement import Servers
 from insitu.archive import Archive
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
 from insitu.lazy_array.dask_blocks import choose_blocks_together
 from insitu.lazy_array.load_values import to_dask
+from insitu.open_options import OpenOptions, ShowOptions
 from insitu.reading import ChunkCache, ReadContext
 from insitu.reading.value_cache import Owner, default_value_cache
 from insitu.scanning.member import Member
-from insitu.scanning.scan_url import Verify
 from insitu.sources import redact_url
 from insitu.xarray_bridge import accessor, array_accessor, tree_accessor  # noqa: F401 - imported to register the accessors
 from insitu.xarray_bridge.backend_array import duck_array
 from insitu.xarray_bridge.dataset import drop_conflicting_variables, to_dataset
-from insitu.xarray_bridge.engine_keywords import check_complex, without_engine_keywords
+from insitu.xarray_bridge.engine_keywords import check_complex
 from insitu.xarray_bridge.origin import Origin
 
 __all__ = [
-    "OpenOptions",
     "context_of",
     "dataset_from_archive",
     "no_variables_message",
@@ -40,95 +37,31 @@ __all__ = [
 MAX_SHOWN_GROUPS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOptions:
-    """The keywords of `open_dataset`, `open_datatree` and `open_mfdataset`; see `open_dataset`."""
-
-    group: str | None = None
-    variables: Sequence[str] | None = None
-    format: str | None = None
-    errors: str = "raise"
-    chunks: Any = None
-    inline_array: bool = False
-    cache: ChunkCache | int | bool | None = None
-    active: Servers | None = None
-    active_required: bool = False
-    verify: Verify = "read"
-    allow_local: bool = False
-    create_default_indexes: bool = True
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    decode: Mapping[str, Any] = field(default_factory=dict)
-    """xarray's keywords of decoding, and those of other engines."""
-
-    @classmethod
-    def of_groups(cls, given: Mapping[str, Any]) -> OpenOptions:
-        """Return the options from the keywords of a call that opens every group."""
-        own = {option.name for option in fields(cls)} - {"variables", "inline_array", "decode"}
-        decode = {name: value for name, value in given.items() if name not in own}
-        return cls(**{name: value for name, value in given.items() if name in own}, decode=decode)
-
-    def open_archive(self, url: Any, **more: Any) -> Archive:
-        """Open an archive with these options, and further ones of `Archive.open`."""
-        if self.group is not None and not isinstance(self.group, str):
-            raise ValueError(f"group must be a string or None, not {self.group!r}")
-        return Archive.open(
-            url,
-            group=self.group,
-            variables=self.variables,
-            errors=self.errors,
-            cache=self.cache,
-            active=self.active,
-            active_required=self.active_required,
-            verify=self.verify,
-            allow_local=self.allow_local,
-            storage_options=self.storage_options,
-            **without_engine_keywords({"format": self.format, **self.decode}),
-            **more,
-        )
-
-    def to_dataset(
-        self, member: Member, archive: Archive, context: ReadContext, *, is_origin: bool = False
-    ) -> xarray.Dataset:
-        """Return a member of an archive as a dataset of virtual arrays, or of Dask arrays.
-
-        Parameters
-        ----------
-        member, archive
-            The group, and where it comes from.
-        context
-            How its values are read.
-        is_origin
-            Whether the archive describes the dataset, so that the dataset can be saved with it.
-        """
-        check_complex(member, self.decode)
-        member = drop_conflicting_variables(member) if archive.job.skips_failures else member
-        dataset = to_dataset(member, context, indexed=self.create_default_indexes)
-        dataset = dataset if self.chunks is None else to_dask_dataset(dataset, self.chunks, self.inline_array)
-        if is_origin:
-            dataset.insitu.origin = Origin.of(dataset, archive)
-        return dataset
-
-
 def open_one(url: Any, options: OpenOptions) -> xarray.Dataset:
     """Open one group of an archive as a dataset: see `open_dataset`."""
-    archive = options.open_archive(url, many=False)
+    archive = Archive.open_with(url, options, many=False)
     member = archive.member()
     if member.groups:
-        warnings.warn(no_variables_message(member, options.group), InsituWarning, stacklevel=3)
-    return options.to_dataset(member, archive, context_of(archive, options.cache), is_origin=True)
+        warnings.warn(no_variables_message(member, options.scan.group), InsituWarning, stacklevel=3)
+    return _dataset_of(member, archive, context_of(archive, options.read.cache), options.show)
 
 
-def dataset_from_archive(
-    archive: Archive,
-    *,
-    group: str = "",
-    chunks: Any = None,
-    inline_array: bool = False,
-    create_default_indexes: bool = True,
-) -> xarray.Dataset:
-    """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays."""
-    options = OpenOptions(chunks=chunks, inline_array=inline_array, create_default_indexes=create_default_indexes)
-    return options.to_dataset(archive.member(group), archive, context_of(archive, options.cache), is_origin=True)
+def dataset_from_archive(archive: Archive, *, group: str = "", **show: Any) -> xarray.Dataset:
+    """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays: `show` are
+    `chunks`, `inline_array`, `create_default_indexes`.
+    """
+    return _dataset_of(archive.member(group), archive, context_of(archive), ShowOptions(**show))
+
+
+def _dataset_of(member: Member, archive: Archive, context: ReadContext, show: ShowOptions) -> xarray.Dataset:
+    """Return a member of an archive as a dataset, which can be saved with the archive."""
+    if show.auto_complex:
+        check_complex(member)
+    member = drop_conflicting_variables(member) if archive.job.scan.skips_failures else member
+    dataset = to_dataset(member, context, indexed=show.create_default_indexes)
+    dataset = dataset if show.chunks is None else to_dask_dataset(dataset, show.chunks, show.inline_array)
+    dataset.insitu.origin = Origin.of(dataset, archive)
+    return dataset
 
 
 def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTree:
@@ -179,12 +112,9 @@ _NAMES_OF_IMAGES = {"overview_0": "full_resolution", "page_1": "page_0"}
 
 def open_every_group(url: Any, options: OpenOptions) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path."""
-    archive = options.open_archive(url, many=False)
-    context = context_of(archive, options.cache)
-    return {
-        f"/{path}": options.to_dataset(member, archive, context, is_origin=True)
-        for path, member in archive.all_members()
-    }
+    archive = Archive.open_with(url, options, many=False)
+    context = context_of(archive, options.read.cache)
+    return {f"/{path}": _dataset_of(member, archive, context, options.show) for path, member in archive.all_members()}
 
 
 def no_variables_message(member: Member, group: str | None) -> str:
@@ -213,10 +143,10 @@ def context_of(archive: Archive, cache: ChunkCache | int | bool | None = None) -
     values, owner = default_value_cache(), Owner()
     return ReadContext(
         None,
-        archive.job.storage_options,
+        archive.job.scan.storage_options,
         active=archive.active,
         cache=values.chunks_of(owner) if keeps_values else archive.cache,
-        keep_alive=archive.kept,
+        keep_alive=archive.in_memory,
         values=values if keeps_values else None,
         owner=owner,
     )

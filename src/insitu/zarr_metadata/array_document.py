@@ -69,7 +69,7 @@ def from_v2(document: Mapping[str, Any], attributes: Mapping[str, Any] | None = 
     )
     axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, chunks, strict=True))
     separator = document.get("dimension_separator", ".")
-    given = dict(attributes or {})
+    own_attributes = dict(attributes or {})
     return ArrayMetadata(
         shape=shape,
         axes=axes,
@@ -77,8 +77,8 @@ def from_v2(document: Mapping[str, Any], attributes: Mapping[str, Any] | None = 
         encoding=_build_encoding(codecs, needed(document, "fill_value")),
         keys=ChunkKeys(text_field(separator, "dimension_separator")),
         zarr_format=2,
-        dims=_dims_v2(document, given, len(shape)),
-        attributes={name: value for name, value in given.items() if not _is_internal_attribute(name)},
+        dims=_dims_v2(document, own_attributes, len(shape)),
+        attributes={name: value for name, value in own_attributes.items() if not _is_internal_attribute(name)},
         fill=document["fill_value"],
         text_values=codecs.text_values,
     )

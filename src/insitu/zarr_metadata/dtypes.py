@@ -141,8 +141,8 @@ def _structured_dtype(fields: Any) -> np.dtype[Any]:
         if isinstance(item, list) and len(item) == 2:
             name, kind = item
         else:
-            given = object_field(item, "fields")
-            name, kind = required_field(given, "name"), required_field(given, "data_type")
+            field = object_field(item, "fields")
+            name, kind = required_field(field, "name"), required_field(field, "data_type")
         member = from_v3(kind)
         if member.hasobject:
             raise UnsupportedError(

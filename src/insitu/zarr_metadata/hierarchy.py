@@ -131,7 +131,7 @@ def build_tree(
     details
         Details of the root group.
     """
-    wanted = _select_arrays(nodes, variables)
+    selected = _select_arrays(nodes, variables)
     groups: dict[str, dict[str, VirtualArray]] = {"": {}}
     for path in nodes:
         parent = path if nodes[path].array is None else path.rpartition("/")[0]
@@ -139,13 +139,13 @@ def build_tree(
             groups[parent] = {}
             parent = parent.rpartition("/")[0]
     phony: dict[str, dict[tuple[int, int], str]] = {}
-    given = {name for node in nodes.values() if node.array is not None for name in node.array.dims or ()}
-    for path in sorted(wanted):
+    dimension_names = {name for node in nodes.values() if node.array is not None for name in node.array.dims or ()}
+    for path in sorted(selected):
         parent, _, name = path.rpartition("/")
         node = nodes[path]
         assert node.array is not None
         try:
-            names = _dimension_names(node.array, phony.setdefault(parent, {}), given)
+            names = _dimension_names(node.array, phony.setdefault(parent, {}), dimension_names)
             groups[parent][name or "data"] = to_virtual_array(node.array, names, tile_of(path, node.array))
         except InsituError as problem:
             leave_out(path, problem)
@@ -153,19 +153,19 @@ def build_tree(
 
 
 def _select_arrays(nodes: Mapping[str, ZarrNode], variables: Collection[str] | None) -> list[str]:
-    every = [path for path, node in nodes.items() if node.array is not None]
+    all_paths = [path for path, node in nodes.items() if node.array is not None]
     if variables is None:
-        return every
+        return all_paths
     names = {name.strip("/") for name in variables}
-    chosen = {path for path in every if path in names or path.rpartition("/")[2] in names}
-    for path in [*chosen]:
+    selected = {path for path in all_paths if path in names or path.rpartition("/")[2] in names}
+    for path in [*selected]:
         parent = path.rpartition("/")[0]
         array = nodes[path].array
         for dim in (array.dims if array is not None else None) or ():
             scale = f"{parent}/{dim}" if parent else str(dim)
             if scale in nodes and nodes[scale].array is not None:
-                chosen.add(scale)
-    return [path for path in every if path in chosen]
+                selected.add(scale)
+    return [path for path in all_paths if path in selected]
 
 
 def _build_group(
@@ -182,7 +182,7 @@ def _build_group(
 
 
 def _dimension_names(
-    array: ArrayMetadata, phony: dict[tuple[int, int], str], given: Collection[str | None]
+    array: ArrayMetadata, phony: dict[tuple[int, int], str], taken_names: Collection[str | None]
 ) -> tuple[str, ...]:
     """Return dimension names; unnamed ones get `phony_dim_*`, the same for equal lengths, as in
     netCDF, and none that other arrays are given.
@@ -194,8 +194,8 @@ def _dimension_names(
             times[length] = times.get(length, 0) + 1
             key = length, times[length]
             if key not in phony:
-                free = (f"phony_dim_{number}" for number in count(len(phony)))
-                phony[key] = next(name for name in free if name not in given and name not in phony.values())
+                candidates = (f"phony_dim_{number}" for number in count(len(phony)))
+                phony[key] = next(name for name in candidates if name not in taken_names and name not in phony.values())
             name = phony[key]
         names.append(name)
     return tuple(names)

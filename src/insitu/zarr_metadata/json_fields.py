@@ -116,9 +116,9 @@ def name_and_configuration(value: Any, name: str) -> tuple[str, dict[str, Any]]:
     """Return name and configuration of a Zarr V3 extension point, which may be a bare name."""
     if isinstance(value, str):
         return value, {}
-    given = object_field(value, name)
-    return text_field(required_field(given, "name"), f"{name}.name"), object_field(
-        given.get("configuration") or {}, f"{name}.configuration"
+    document = object_field(value, name)
+    return text_field(required_field(document, "name"), f"{name}.name"), object_field(
+        document.get("configuration") or {}, f"{name}.configuration"
     )
 
 

@@ -62,15 +62,15 @@ def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
     if encoding.order is not None:
         rows.append({"name": "transpose", "configuration": {"order": list(encoding.order)}})
     codecs = list(encoding.codecs)
-    over_arrays = 0
+    filters = 0
     while codecs and _standard_name(codecs[0]) in _OVER_ARRAYS:
         rows.append(_codec_v3(codecs.pop(0), encoding))
-        over_arrays += 1
+        filters += 1
     if codecs and _standard_name(codecs[0]) in _TO_BYTES:
         rows.append(_codec_v3(codecs.pop(0), encoding))
     else:
         endian = encoding.dtype.str[0]
-        if endian == ">" and over_arrays:
+        if endian == ">" and filters:
             raise UnsupportedError("Zarr V3 cannot hold big-endian values behind codecs that work on numbers")
         wide = encoding.dtype.itemsize > 1 and encoding.dtype.kind not in "SV"
         order = (
@@ -106,12 +106,12 @@ def _numcodecs_configuration(codec: Codec) -> dict[str, Any]:
     """Return the configuration with the defaults of numcodecs filled in."""
     name = codec.name.removeprefix("numcodecs.")
     own = {key: value for key, value in codec.configuration.items() if key not in _CHECK_OPTIONS.get(name, ())}
-    given = {key: value for key, value in own.items() if value is not None or name not in _DEFAULTS}
-    given = {**_DEFAULTS.get(name, {}), **given}
-    if name == "blosc" and isinstance(given["shuffle"], str):
+    explicit = {key: value for key, value in own.items() if value is not None or name not in _DEFAULTS}
+    explicit = {**_DEFAULTS.get(name, {}), **explicit}
+    if name == "blosc" and isinstance(explicit["shuffle"], str):
         numbers = {text: number for number, text in _SHUFFLES.items()}
-        given["shuffle"] = numbers.get(given["shuffle"], 1)
-    return given
+        explicit["shuffle"] = numbers.get(explicit["shuffle"], 1)
+    return explicit
 
 
 def _standard_name(codec: Codec) -> str:

@@ -170,12 +170,12 @@ def _to_element_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
 def _cast_first(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
     """Return the first of some values in a type; None if it is not a value of that type."""
     try:
-        given = np.asarray(value).reshape(-1)[:1]
+        first = np.asarray(value).reshape(-1)[:1]
         with np.errstate(all="ignore"):
-            cast: npt.NDArray[Any] = given.astype(dtype)
+            cast: npt.NDArray[Any] = first.astype(dtype)
     except (TypeError, ValueError, OverflowError):  # what NumPy raises for values that it cannot convert
         return None
-    if not len(cast) or (dtype.kind in "iub" and not bool(cast[0] == given[0])):
+    if not len(cast) or (dtype.kind in "iub" and not bool(cast[0] == first[0])):
         return None
     return cast
 
@@ -204,10 +204,10 @@ def _order_v2(encoding: Encoding, spec: ZarrArraySpec) -> str:
         return "C"
     if real == sorted(real, reverse=True):
         return "F"
-    wanted = tuple(spec.array.dims[axis] for axis in encoding.order)
+    stored_dims = tuple(spec.array.dims[axis] for axis in encoding.order)
     raise UnsupportedError(
         f"its chunks are stored in the axis order {encoding.order}, and Zarr V2 has only C and F "
-        f"(transposed to {wanted} it can be saved)"
+        f"(transposed to {stored_dims} it can be saved)"
     )
 
 

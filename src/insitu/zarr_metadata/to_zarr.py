@@ -118,8 +118,8 @@ class ZarrArraySpec:
             same = has_bytes & (columns[0] == key[0]) & (columns[1] == key[1]) & (columns[2] == key[2])
             if not same.any():
                 continue
-            where = int(source[np.flatnonzero(same)[0]])
-            self.seen[key] = self.tile.chunks.sources[where] if where >= 0 else None
+            first_source = int(source[np.flatnonzero(same)[0]])
+            self.seen[key] = self.tile.chunks.sources[first_source] if first_source >= 0 else None
             self._compare(key)
 
     def _compare(self, key: tuple[int, int, int]) -> None:
@@ -253,10 +253,10 @@ def _stored_axis_order(order: tuple[int, ...] | None, tile: Tile) -> tuple[int, 
             break
     else:
         raise UnsupportedError("some of its chunks have a dimension that others repeat along")
-    laid = [real[i] for i in order] if order is not None else real
-    wanted = [dimension_of[axis] for axis in laid if axis in dimension_of]
-    rest = [dimension for dimension in range(len(tile.dimensions)) if dimension not in wanted]
-    return (*rest, *wanted)
+    stored_axes = [real[i] for i in order] if order is not None else real
+    by_storage = [dimension_of[axis] for axis in stored_axes if axis in dimension_of]
+    rest = [dimension for dimension in range(len(tile.dimensions)) if dimension not in by_storage]
+    return (*rest, *by_storage)
 
 
 def _file_name(source: Source | None) -> str:

@@ -31,8 +31,8 @@ def with_types(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     types = attributes.get(TYPES_ATTRIBUTE)
     if not isinstance(types, Mapping):
         return attributes
-    given = {key: value for key, value in attributes.items() if key != TYPES_ATTRIBUTE}
+    untyped = {key: value for key, value in attributes.items() if key != TYPES_ATTRIBUTE}
     for key, dtype in types.items():
-        if key in given:
-            given[key] = np.asarray(given[key], np.dtype(dtype))[()]
-    return given
+        if key in untyped:
+            untyped[key] = np.asarray(untyped[key], np.dtype(dtype))[()]
+    return untyped

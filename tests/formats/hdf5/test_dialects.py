@@ -152,3 +152,23 @@ def test_the_classic_model(tmp_path: Path) -> None:
     assert found.attrs == {"title": "classic"}
     with xr.open_dataset(path, engine="netcdf4") as expected:
         xr.testing.assert_identical(found.load(), expected.load())
+
+
+def test_a_file_of_matlab_is_an_hdf5_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        inner = file.create_group("#refs#").create_dataset("a", data=np.ones((1, 1)))
+        for name, data, kind in (
+            ("matrix", np.arange(6.0).reshape(2, 3), "double"),
+            ("text", np.array([[104], [105]], "u2"), "char"),
+            ("cell", np.array([[inner.ref]], h5py.ref_dtype), "cell"),
+        ):
+            file.create_dataset(name, data=data).attrs["MATLAB_class"] = np.bytes_(kind)
+    with open(path, "r+b") as raw:
+        raw.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+    dataset = insitu.open_dataset(path).load()
+    assert dataset.matrix.values.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert dataset.text.values.tolist() == [[104], [105]]
+    assert dataset.cell.shape == (1, 1)
+    assert dataset.matrix.attrs == {"MATLAB_class": "double"}
+    assert insitu.open_dataset(path, group="#refs#").a.item() == 1.0

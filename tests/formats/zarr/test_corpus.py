@@ -10,6 +10,7 @@ import pytest
 import zarr
 
 from insitu.errors import InsituError, UnknownCodecError
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.zarr import open_zarr
 from insitu.reading import ReadContext, read_array
 
@@ -37,7 +38,7 @@ def test_every_store(corpus: Path) -> None:
     for name in stores:
         path = corpus / name
         try:
-            group = open_zarr(str(path))
+            group = open_zarr(str(path), ScanRequest())
             assert group is not None, name
             for variable, array in group.all_arrays():
                 ours = read_array(array, context=ReadContext(variable))

@@ -29,6 +29,7 @@ from zarr.codecs import (
 
 import insitu
 from insitu.errors import ChecksumError, CodecError, FormatError, InsituError, VariableError
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.zarr import matches, open_zarr
 from insitu.model import Unwritten, VirtualArray, VirtualGroup
 from insitu.reading import ReadContext, read_array
@@ -42,7 +43,7 @@ DTYPES = ["bool", "i1", "u1", "<i2", ">i2", "<i4", "<u4", ">i8", "<u8", "<f2", "
 
 
 def opened(path: Path | str, **options: Any) -> VirtualGroup:
-    group = open_zarr(str(path), **options)
+    group = open_zarr(str(path), ScanRequest(**options))
     assert group is not None
     return group
 
@@ -381,7 +382,7 @@ BAD = {
 def test_malformed_documents(tmp_path: Path, case: str) -> None:
     (tmp_path / ".zarray").write_text(BAD[case])
     with pytest.raises(InsituError) as caught:
-        open_zarr(str(tmp_path))
+        open_zarr(str(tmp_path), ScanRequest())
     assert str(tmp_path) in str(caught.value)
 
 
@@ -398,7 +399,7 @@ def test_fields_that_must_be_there(tmp_path: Path, zarr_format: Any, field: str)
     with pytest.raises((TypeError, KeyError)):
         zarr.open_array(tmp_path / "a", mode="r")
     with pytest.raises(FormatError, match=f"field '{field}' is missing"):
-        open_zarr(str(tmp_path / "a"))
+        open_zarr(str(tmp_path / "a"), ScanRequest())
 
 
 def test_errors_warn_keeps_the_rest(tmp_path: Path) -> None:
@@ -413,7 +414,7 @@ def test_errors_warn_keeps_the_rest(tmp_path: Path) -> None:
     assert set(group.arrays) == {"good"}
     assert "int33" in group.problems["bad"]
     with pytest.raises(InsituError, match="int33"):
-        open_zarr(str(tmp_path / "g"))
+        open_zarr(str(tmp_path / "g"), ScanRequest())
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -457,12 +458,12 @@ def test_only_the_wanted_inner_chunks_are_fetched(tmp_path: Path) -> None:
 
 
 def test_not_a_store(tmp_path: Path) -> None:
-    assert open_zarr(str(tmp_path)) is None
+    assert open_zarr(str(tmp_path), ScanRequest()) is None
     (tmp_path / "x.zip").write_bytes(b"PK\5\6" + bytes(18))
-    assert open_zarr(str(tmp_path / "x.zip")) is None
+    assert open_zarr(str(tmp_path / "x.zip"), ScanRequest()) is None
     (tmp_path / "y.zip").write_bytes(b"PK\3\4 and nothing else")
     with pytest.raises(FormatError, match="zip"):
-        open_zarr(str(tmp_path / "y.zip"))
+        open_zarr(str(tmp_path / "y.zip"), ScanRequest())
 
 
 @settings(max_examples=40)

@@ -1,15 +1,17 @@
-"""Run one writer again and again, killed before each of its system calls, and look at what is left
+"""Run writers again and again, killed before each of their system calls, and look at what is left
 each time.
 
-`python die_everywhere.py LIBRARY FOLDER WORK SUFFIX`, with LIBRARY (made of `die_at_call.c`) in
-LD_PRELOAD. Every run is a forked child of this process, which itself does nothing but import, so
-that no thread or event loop is inherited.
+`python die_everywhere.py LIBRARY`, with LIBRARY (made of `die_at_call.c`) in LD_PRELOAD. Each line of
+standard input is a list in JSON: the folder, the work, the suffix of the target, and whether two
+directories can be exchanged; the answer is a line of standard output. Every run is a forked child of
+this process, which itself does nothing but import, so that no thread or event loop is inherited.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -25,9 +27,11 @@ from typing import Any
 
 import h5py
 import numpy as np
+import xarray as xr
 
 import insitu
 from insitu.errors import NotFoundError, UnsupportedError
+from insitu.formats.registry import installed_formats
 from insitu.maintenance import append_tree as append
 from insitu.references import directory_swap, open_references, save
 from insitu.references.store import restore_previous
@@ -93,6 +97,12 @@ def import_all(names: Iterable[str]) -> None:
     for name in sorted(names):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+
+
+def look_up_libraries() -> None:
+    """Find out once what each process finds out about its libraries, which takes a child longer than its work."""
+    installed_formats()
+    xr.Variable((), 0)
 
 
 def count_threads() -> int:
@@ -168,12 +178,22 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
 
 
 def main() -> None:
-    library, place, work, suffix = sys.argv[1:5]
+    library = sys.argv[1]
     warnings.simplefilter("ignore", DeprecationWarning)  # forks of a process with threads: there are none
-    if "--two-steps" in sys.argv:
-        directory_swap._exchange = lambda path, other: False  # type: ignore[assignment]
     calls: Any = ctypes.CDLL(library)
-    folder = Path(place)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what writers print is no answer
+    for line in sys.stdin:
+        place, *words = json.loads(line)
+        try:
+            answer: dict[str, Any] = kill_at_every_call(calls, Path(place), *words)
+        except Exception:
+            answer = {"failed": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def kill_at_every_call(calls: Any, folder: Path, work: str, suffix: str, can_exchange: bool = True) -> dict[str, int]:
+    """Return how many calls a writer made, and how many of the kills left the old state and the new one."""
     before, act = writers(folder, suffix)[work]
 
     def prepare(name: str) -> Path:
@@ -189,6 +209,8 @@ def main() -> None:
     def act_and_die(target: Path, call: int) -> int:
         if work == "refresh":
             write_file(folder / "one.nc", 0, 50)
+        if not can_exchange:
+            directory_swap._exchange = lambda path, other: False  # type: ignore[assignment]
         calls.die_at(call)
         act(target)
         return int(calls.calls())
@@ -218,6 +240,8 @@ def main() -> None:
     threads = count_threads()
     import_all(asynchronous)
     assert count_threads() == threads, "an import starts a thread, which does not survive a fork"
+    look_up_libraries()
+    gc.freeze()  # a child that marks all these objects as seen would copy the pages that hold them
     target = prepare("whole")
     status, total = run_forked(lambda: act_and_die(target, -1))
     assert status == 0, "the writer fails by itself"
@@ -231,7 +255,7 @@ def main() -> None:
         target = prepare("killed")
         status, _ = run_forked(lambda target=target, call=call: act_and_die(target, call))
         assert os.WIFSIGNALED(status), f"call {call}: the writer went on"
-        if suffix == ".parq" and not new_target and "--two-steps" not in sys.argv:
+        if suffix == ".parq" and not new_target and can_exchange:
             assert (target / ".zmetadata").exists(), f"call {call}: others find nothing at the path"
         status, left = run_forked(lambda target=target: open_and_repeat(target))
         assert status == 0, f"call {call}: what is left cannot be opened, or the work not be done again"
@@ -239,7 +263,7 @@ def main() -> None:
         assert found in (old, new), f"call {call}: {found} is neither the old nor the new state"
         seen["old" if found == old else "new"] += 1
         assert done is None or done == new or old not in (None, done), f"call {call}: done again it gives {done}"
-    print(json.dumps({"calls": total, **seen}))
+    return {"calls": total, **seen}
 
 
 if __name__ == "__main__":

@@ -261,20 +261,20 @@ def _image_step(name: str, form: BufferSpec, image: Callable[[Data, NDArray[Any]
 
     # An axis of one may be a page in front of an image, or an image of one row: both shapes are
     # tried.
-    bare = tuple(extent for extent in shape if extent > 1)
-    shapes = (flat, bare) if len(bare) >= 2 and bare != flat else (flat,)
+    squeezed = tuple(extent for extent in shape if extent > 1)
+    shapes = (flat, squeezed) if len(squeezed) >= 2 and squeezed != flat else (flat,)
 
     def run(data: Data, out: Octets | None) -> Data:
         room = np.empty(form.limit, np.uint8) if out is None else out
-        for wanted in shapes:
-            target = room.view(dtype).reshape(wanted)
+        for candidate in shapes:
+            target = room.view(dtype).reshape(candidate)
             try:
                 found = np.asarray(image(data, target))
             except (RuntimeError, ValueError):
-                if wanted != shapes[-1]:
+                if candidate != shapes[-1]:
                     continue
                 raise
-            if found.shape == wanted and found.dtype == dtype:
+            if found.shape == candidate and found.dtype == dtype:
                 if found.ctypes.data != target.ctypes.data:
                     target[...] = found
                 return room

@@ -10,8 +10,8 @@ import struct
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets, as_octets
-from insitu.codecs.libraries import Function, decode_growing, find_function, require_function
+from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
+from insitu.codecs.libraries import Function, decode_growing, decode_into_buffer, find_function, require_function
 from insitu.errors import CodecError
 
 __all__ = ["brotli", "decode_blocks", "hdf5_lz4", "lz4", "lz4_frame", "lzf", "snappy"]
@@ -121,7 +121,7 @@ def lzf(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for LZF, h5py's filter 32000."""
     return DecodeStep(
         "lzf",
-        _plain_decoder(require_function("lzf", ("imagecodecs", "lzf_decode")), form.limit),
+        decode_into_buffer(require_function("lzf", ("imagecodecs", "lzf_decode")), form.limit),
         form.compressor_output(),
         fills=form.exact,
         uses_library=True,
@@ -132,7 +132,7 @@ def snappy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a bare Snappy block."""
     decode = require_function("snappy", ("imagecodecs", "snappy_decode"))
     return DecodeStep(
-        "snappy", _plain_decoder(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
+        "snappy", decode_into_buffer(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
     )
 
 
@@ -140,15 +140,5 @@ def brotli(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a Brotli stream."""
     decode = require_function("brotli", ("imagecodecs", "brotli_decode"))
     return DecodeStep(
-        "brotli", _plain_decoder(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
+        "brotli", decode_into_buffer(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
     )
-
-
-def _plain_decoder(decode: Function, limit: int) -> DecodeFunction:
-    def run(data: Data, out: Octets | None) -> Data:
-        if out is None:
-            return decode_growing(lambda room: decode(data, out=room), 4 * len(data), limit)
-        filled: Data = decode(data, out=out)
-        return out if len(filled) == limit else filled
-
-    return run

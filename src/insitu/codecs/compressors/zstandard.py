@@ -7,7 +7,7 @@ numcodecs, which does not return how much it wrote: then the frame itself must d
 from __future__ import annotations
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets, as_octets
-from insitu.codecs.libraries import Function, decode_growing, find_function, require_function
+from insitu.codecs.libraries import Function, decode_into_buffer, find_function, require_function
 from insitu.codecs.linked_libraries import find_decompress
 from insitu.errors import CodecError
 
@@ -20,21 +20,11 @@ def zstd(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for frames with or without a size (HDF5's filter 32015, numcodecs, Zarr v3)."""
     fast = find_function("imagecodecs", "zstd_decode")
     run = (
-        _imagecodecs_decoder(fast, form.limit)
+        decode_into_buffer(fast, form.limit)
         if fast
         else _numcodecs_decoder(require_function("zstd", ("numcodecs.zstd", "decompress")), form.limit)
     )
     return DecodeStep("zstd", run, form.compressor_output(), fills=form.exact, uses_library=True)
-
-
-def _imagecodecs_decoder(decode: Function, limit: int) -> DecodeFunction:
-    def run(data: Data, out: Octets | None) -> Data:
-        if out is None:
-            return decode_growing(lambda room: decode(data, out=room), 4 * len(data), limit)
-        filled: Data = decode(data, out=out)
-        return out if len(filled) == limit else filled
-
-    return run
 
 
 def _numcodecs_decoder(decode: Function, limit: int) -> DecodeFunction:

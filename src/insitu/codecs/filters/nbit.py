@@ -109,21 +109,21 @@ def _read_leaves(values: tuple[int, ...], cursor: _Cursor, offset: int) -> Itera
 
 def _merge_bytes(leaves: Iterator[_Leaf]) -> Iterator[_Leaf]:
     """Merge up to eight whole bytes in a row into one big-endian number."""
-    held: _Leaf | None = None
+    pending: _Leaf | None = None
     for leaf in leaves:
         whole = leaf.size == 1 and leaf.bits == 8
-        if held is not None:
-            if whole and held.size < 8 and held.offset + held.size == leaf.offset:
-                held = _Leaf(held.offset, held.size + 1, True, held.bits + 8, 0)
+        if pending is not None:
+            if whole and pending.size < 8 and pending.offset + pending.size == leaf.offset:
+                pending = _Leaf(pending.offset, pending.size + 1, True, pending.bits + 8, 0)
                 continue
-            yield held
-            held = None
+            yield pending
+            pending = None
         if whole:
-            held = leaf
+            pending = leaf
         else:
             yield leaf
-    if held is not None:
-        yield held
+    if pending is not None:
+        yield pending
 
 
 def _decode(data: Octets, leaves: tuple[_Leaf, ...], out: Octets) -> None:

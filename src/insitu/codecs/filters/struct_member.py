@@ -24,10 +24,10 @@ def record_member(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """
     with reading_configuration("record_member"):
         record = np.dtype([_to_numpy_field(field) for field in configuration["dtype"]])
-        wanted = str(configuration["member"])
-    if record.fields is None or wanted not in record.fields or record.hasobject:
-        raise CodecError(f"{record} has no field {wanted!r}", codec="record_member")
-    member, skip = record.fields[wanted][:2]
+        member_name = str(configuration["member"])
+    if record.fields is None or member_name not in record.fields or record.hasobject:
+        raise CodecError(f"{record} has no field {member_name!r}", codec="record_member")
+    member, skip = record.fields[member_name][:2]
     own, stride = member.itemsize, record.itemsize
     if not own or form.limit % own or not form.exact:
         raise CodecError(f"{form.limit} bytes are not a whole number of {member} elements", codec="record_member")

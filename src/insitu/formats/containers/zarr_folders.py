@@ -1,7 +1,7 @@
 """Zarr stores in folders of an archive.
 
-A folder is a store if it holds Zarr metadata and no folder above it does. Its chunks are members,
-so they are ranges of the archive, and the list of members tells which exist.
+A folder is a store if it holds Zarr metadata and no folder above it does. Its chunks are entries,
+so they are ranges of the archive, and the list of entries tells which exist.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.containers.archive_member import ArchiveMember
-from insitu.formats.containers.zip_members import find_offsets
+from insitu.formats.containers.archive_entry import ArchiveEntry
+from insitu.formats.containers.zip_entries import find_offsets
 from insitu.model import Columns, Encoding, SparseTable, scatter
 from insitu.sources.protocol import ByteSource
 
@@ -51,7 +51,7 @@ class ZarrFolder:
     source: ByteSource
     """The archive."""
     path: str
-    members: Mapping[str, ArchiveMember]
+    entries: Mapping[str, ArchiveEntry]
     """By key in the store."""
     storage_options: Mapping[str, Any] | None = None
 
@@ -62,48 +62,48 @@ class ZarrFolder:
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
         """Documents by key; None for those that are not there."""
-        there = find_offsets([self.members[key] for key in keys if key in self.members], self.source)
-        for member in there:
-            self._check(member)
-            if member.length > LARGEST_DOCUMENT:
+        located = find_offsets([self.entries[key] for key in keys if key in self.entries], self.source)
+        for entry in located:
+            self._check(entry)
+            if entry.length > LARGEST_DOCUMENT:
                 raise FormatError(
-                    f"a metadata document of {member.length} bytes is too large", url=self.url, structure=member.name
+                    f"a metadata document of {entry.length} bytes is too large", url=self.url, structure=entry.name
                 )
-        texts = iter(self.source.read_many([(member.offset, member.length) for member in there]))
-        return [next(texts) if key in self.members else None for key in keys]
+        texts = iter(self.source.read_many([(entry.offset, entry.length) for entry in located]))
+        return [next(texts) if key in self.entries else None for key in keys]
 
     def children(self, path: str) -> list[str]:
         """The names right under a path."""
         prefix = f"{path}/" if path else ""
-        inside = {name[len(prefix) :] for name in self.members if name.startswith(prefix)}
-        return sorted({name.partition("/")[0] for name in inside if "/" in name})
+        names_below = {name[len(prefix) :] for name in self.entries if name.startswith(prefix)}
+        return sorted({name.partition("/")[0] for name in names_below if "/" in name})
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[Columns | SparseTable, tuple[Encoding, ...]]:
         """Where an array's objects lie, and the encoding of its chunks."""
         prefix = f"{path}/" if path else ""
         grid = tuple(axis.count for axis in array.objects)
         cells: list[tuple[int, ...]] = []
-        chunks: list[ArchiveMember] = []
-        for key, member in self.members.items():
+        chunks: list[ArchiveEntry] = []
+        for key, entry in self.entries.items():
             cell = array.keys.cell(key[len(prefix) :], len(grid)) if key.startswith(prefix) else None
             if cell is not None and all(at < count for at, count in zip(cell, grid, strict=True)):
                 cells.append(tuple(cell))
-                chunks.append(member)
-        there = find_offsets(chunks, self.source)
-        for member in there:
-            self._check(member)
+                chunks.append(entry)
+        located = find_offsets(chunks, self.source)
+        for entry in located:
+            self._check(entry)
         about = self.source.describe()
-        if not there:
+        if not located:
             return Columns.of_unwritten(grid), (array.encoding,)
-        spans = np.array([(member.offset, member.length) for member in there], np.int64)
+        spans = np.array([(entry.offset, entry.length) for entry in located], np.int64)
         if not grid:
             return Columns.of_stored((), about, int(spans[0, 0]), int(spans[0, 1])), (array.encoding,)
         return scatter(grid, (about,), np.array(cells, np.int64), spans[:, 0], spans[:, 1]), (array.encoding,)
 
-    def _check(self, member: ArchiveMember) -> None:
-        if member.problem:
+    def _check(self, entry: ArchiveEntry) -> None:
+        if entry.problem:
             raise UnsupportedError(
-                f"member {member.name!r} cannot be read by range: {member.problem}",
+                f"member {entry.name!r} cannot be read by range: {entry.problem}",
                 url=self.url,
                 hint="Make the archive without compression (zip -0), or unpack it",
             )

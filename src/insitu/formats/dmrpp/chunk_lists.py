@@ -28,7 +28,7 @@ class ChunkList:
 
     attributes: dict[str, str]
     """Attributes of the element: compressionType, fillValue, byteOrder."""
-    sizes: tuple[int, ...] | None = None
+    chunk_shape: tuple[int, ...] | None = None
     """Shape of a chunk; None: contiguous."""
     offset: list[int] = field(default_factory=list)
     length: list[int] = field(default_factory=list)
@@ -58,15 +58,15 @@ def parse_chunks(element: Any) -> ChunkList:
     found = ChunkList(dict(element.attrib))
     linked: list[str] = []
     for child in element:
-        kind, said = local_name(child), child.attrib
+        kind, attributes = local_name(child), child.attrib
         if kind == "chunkDimensionSizes":
-            if found.sizes is None:  # only the first counts
-                found.sizes = tuple(_to_integer(size, kind) for size in (child.text or "").split())
-        elif kind in ("chunk", "block") and "offset" in said:  # one without it holds the fill value
+            if found.chunk_shape is None:  # only the first counts
+                found.chunk_shape = tuple(_to_integer(size, kind) for size in (child.text or "").split())
+        elif kind in ("chunk", "block") and "offset" in attributes:  # one without it holds the fill value
             found.blocks |= kind == "block"
-            _add(found, said)
-            if found.attributes.get("LBChunk") == "true" or LINKED[1] in said:
-                linked.append(said.get(LINKED[0], said.get(LINKED[1], "")))
+            _add(found, attributes)
+            if found.attributes.get("LBChunk") == "true" or LINKED[1] in attributes:
+                linked.append(attributes.get(LINKED[0], attributes.get(LINKED[1], "")))
     _check(found)
     if any(linked):
         _join_linked_blocks(found)
@@ -81,16 +81,16 @@ def parse_single_chunk(element: Any) -> ChunkList:
     return found
 
 
-def _add(found: ChunkList, said: Any) -> None:
-    found.offset.append(_to_integer(said.get("offset"), "offset"))
-    found.length.append(_to_integer(said.get("nBytes"), "nBytes"))
-    found.mask.append(_to_integer(said.get("fm", "0"), "fm"))
-    found.position.append(said.get("chunkPositionInArray", ""))
-    found.href.append(said.get("href", ""))
+def _add(found: ChunkList, attributes: Any) -> None:
+    found.offset.append(_to_integer(attributes.get("offset"), "offset"))
+    found.length.append(_to_integer(attributes.get("nBytes"), "nBytes"))
+    found.mask.append(_to_integer(attributes.get("fm", "0"), "fm"))
+    found.position.append(attributes.get("chunkPositionInArray", ""))
+    found.href.append(attributes.get("href", ""))
 
 
 def _check(found: ChunkList) -> None:
-    for column in (found.offset, found.length, found.mask, found.sizes or ()):
+    for column in (found.offset, found.length, found.mask, found.chunk_shape or ()):
         if column and not 0 <= min(column) <= max(column) <= LARGEST:
             raise FormatError(f"numbers from {min(column)} to {max(column)} are out of range", structure="chunk")
 
@@ -111,26 +111,29 @@ def _join_linked_blocks(found: ChunkList) -> None:
         first = rows.setdefault(position, [row])
         if first[0] == row:
             continue
-        where = first[0]
-        if found.offset[where] + found.length[where] != found.offset[row] or found.href[where] != found.href[row]:
+        first_row = first[0]
+        if (
+            found.offset[first_row] + found.length[first_row] != found.offset[row]
+            or found.href[first_row] != found.href[row]
+        ):
             found.attributes["scattered"] = position
-        found.length[where] += found.length[row]
-    kept = [first[0] for first in rows.values()]
+        found.length[first_row] += found.length[row]
+    first_rows = [first[0] for first in rows.values()]
     for name in ("offset", "length", "mask", "position", "href"):
         column = getattr(found, name)
-        setattr(found, name, [column[row] for row in kept])
+        setattr(found, name, [column[row] for row in first_rows])
 
 
 def grid_positions(chunks: ChunkList, ndim: int) -> npt.NDArray[np.int64]:
     """Return the grid cell of each chunk; a document gives the position of its first element."""
-    assert chunks.sizes is not None
+    assert chunks.chunk_shape is not None
     if chunks.run is not None:
         if chunks.run.first.shape[1] != ndim:
             raise FormatError(
                 f"the positions of chunks have {chunks.run.first.shape[1]} axes, the variable has {ndim}",
                 structure="chunkPositionInArray",
             )
-        return _to_grid(chunks.run.first, chunks.sizes)
+        return _to_grid(chunks.run.first, chunks.chunk_shape)
     text = ",".join(chunks.position).replace("[", "").replace("]", "")
     try:
         # `[0,50]`, as documents have it, or `0 50`, as the schema does
@@ -140,12 +143,12 @@ def grid_positions(chunks: ChunkList, ndim: int) -> npt.NDArray[np.int64]:
         raise FormatError(
             f"the position of a chunk is not valid: {problem}", structure="chunkPositionInArray"
         ) from problem
-    return _to_grid(first, chunks.sizes)
+    return _to_grid(first, chunks.chunk_shape)
 
 
-def _to_grid(first: npt.NDArray[np.int64], sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    index = first // np.array(sizes, np.int64)
-    if (index * np.array(sizes) != first).any() or (first < 0).any():
+def _to_grid(first: npt.NDArray[np.int64], chunk_shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    index = first // np.array(chunk_shape, np.int64)
+    if (index * np.array(chunk_shape) != first).any() or (first < 0).any():
         raise FormatError(
             "the position of a chunk is not a multiple of the chunk shape", structure="chunkPositionInArray"
         )
@@ -165,10 +168,10 @@ def codecs_of(chunks: ChunkList | None, dtype: np.dtype[Any], in_order: bool) ->
         Whether the document names filters in the order in which they were applied: those of old,
         without a version, do not.
     """
-    said = chunks.attributes if chunks is not None else {}
-    levels = iter(said.get("deflateLevel", said.get("deflate_level", "")).split())
+    attributes = chunks.attributes if chunks is not None else {}
+    levels = iter(attributes.get("deflateLevel", attributes.get("deflate_level", "")).split())
     found = []
-    for name in said.get("compressionType", "").split():
+    for name in attributes.get("compressionType", "").split():
         if name == "shuffle":
             found.append(Codec("shuffle", {"elementsize": dtype.itemsize}))
         elif name == "deflate":

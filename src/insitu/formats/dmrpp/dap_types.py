@@ -96,16 +96,16 @@ def _record(element: Any, chunks: ChunkList | None, order: str) -> np.dtype[Any]
         )
     formats = [np.dtype((f"{order}{NUMBERS[kind]}", shape)) for _, kind, shape in members]
     names = [name for name, _, _ in members]
-    told = [] if chunks is None else chunks.attributes.get("structOffset", "").split()
-    if not told:
+    declared = [] if chunks is None else chunks.attributes.get("structOffset", "").split()
+    if not declared:
         return np.dtype(list(zip(names, formats, strict=True)))
-    numbers = [int(text) for text in told if text.isdecimal() and len(text) < 19]
+    numbers = [int(text) for text in declared if text.isdecimal() and len(text) < 19]
     ends = [offset + form.itemsize for offset, form in zip([0, *numbers[:-1]], formats, strict=False)]
     if (
         len(numbers) != len(members)
-        or len(numbers) != len(told)
+        or len(numbers) != len(declared)
         or max(ends) > numbers[-1]
         or numbers[-1] > LARGEST_RECORD
     ):
-        raise FormatError(f"members at {' '.join(told)} in a structure of {len(members)}", structure="structOffset")
+        raise FormatError(f"members at {' '.join(declared)} in a structure of {len(members)}", structure="structOffset")
     return np.dtype({"names": names, "formats": formats, "offsets": [0, *numbers[:-1]], "itemsize": numbers[-1]})

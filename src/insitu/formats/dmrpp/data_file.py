@@ -12,6 +12,7 @@ from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.detect import scan_window
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.sibling_files import OpensSiblings
+from insitu.formats.scan_request import ScanRequest
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.sources import open_source
 from insitu.sources.address import folder_of
@@ -54,7 +55,7 @@ def find_in_data_file(
                 raise UnsupportedError("it is a DMR++ document, too", url=url)
             for path in paths:
                 try:
-                    found[path] = scan_window(window, variables=[path]).array(path)
+                    found[path] = scan_window(window, ScanRequest(variables=[path])).array(path)
                 except InsituError as problem:
                     reasons[path] = str(problem)
     except InsituError as problem:

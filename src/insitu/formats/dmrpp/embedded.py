@@ -43,9 +43,9 @@ def parse_texts(element: Any, count: int) -> bytes:
     for child in element:
         if local_name(child) != "v":
             continue
-        many, size = child.get("c", "1"), child.get("s")
-        if any(not text.isdecimal() or len(text) > 18 for text in (many, size or "0")):
-            raise FormatError(f"a text of {size} bytes, {many} times, is too large", structure="vlsa")
+        item_count, size = child.get("c", "1"), child.get("s")
+        if any(not text.isdecimal() or len(text) > 18 for text in (item_count, size or "0")):
+            raise FormatError(f"a text of {size} bytes, {item_count} times, is too large", structure="vlsa")
         data = (child.text or "").encode()
         if size is not None:
             if int(size) > MOST_BYTES:
@@ -53,11 +53,11 @@ def parse_texts(element: Any, count: int) -> bytes:
             data = inflate(decode_base64(data, "vlsa"), int(size), "vlsa")
             if len(data) != int(size):
                 raise FormatError(f"a text has {len(data)} bytes, not {size} as declared", structure="vlsa")
-        total += int(many)
-        nbytes += int(many) * (4 + len(data))
+        total += int(item_count)
+        nbytes += int(item_count) * (4 + len(data))
         if total > min(count, MOST_TEXTS) or nbytes > MOST_BYTES:
             break
-        parts.append((struct.pack("<I", len(data)) + data) * int(many))
+        parts.append((struct.pack("<I", len(data)) + data) * int(item_count))
     if total != count or nbytes > MOST_BYTES:
         raise FormatError(f"the document holds {total} texts of {nbytes} bytes for {count} elements", structure="vlsa")
     return b"".join(parts)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 from xml.etree import ElementTree
@@ -28,8 +28,8 @@ from insitu.formats.dmrpp.embedded import embedded_bytes, parse_structures, pars
 from insitu.formats.dmrpp.text_values import attributes_of, child_of, decode_element, fill_of, local_name, whole_number
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import (
     UNWRITTEN,
     ArrayDetails,
@@ -56,42 +56,18 @@ MOST_CELLS = 1 << 22
 """Most cells of a grid whose chunks lie in several files."""
 
 
-def scan_dmrpp(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan a DMR++ document.
-
-    Parameters
-    ----------
-    window
-        The document's bytes.
-    group
-        Only this subtree.
-    variables
-        Only these variables, and those of the names of their dimensions.
-    errors
-        "raise" or "warn".
-    """
-    problems = Problems(errors)
+def scan_dmrpp(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the groups and variables that a DMR++ document describes."""
+    problems = Problems(request.errors)
     document = _Document(window)
     tree = document.group(document.root, "")
-    asked = None if variables is None else {name.strip("/") for name in variables}
-    prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
-    failed = {
-        path: problem
-        for path, problem in document.failed.items()
-        if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked)
-    }
+    failed = {path: problem for path, problem in document.failed.items() if request.name_of(path) is not None}
     found = document.look_up([path for path, why in failed.items() if isinstance(why, UnsupportedError)], window)
     for path, problem in failed.items():
         if path not in found:
             problems.leave_out(path, problem.with_context(url=window.url))
     tree = replace(with_arrays(tree, found), problems=problems.found)
-    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
+    return request.select(tree, url=window.url)
 
 
 class _Document:
@@ -112,9 +88,9 @@ class _Document:
         """Of the variables that failed."""
         self.phony: dict[tuple[int, int], str] = {}
         self.root = self._parse(data)
-        said = {name.rpartition("}")[2]: value for name, value in self.root.attrib.items()}
-        self.in_order = bool(said.get("version"))
-        self.source = Source(self._data_url(said.get("href", "")))
+        attributes = {name.rpartition("}")[2]: value for name, value in self.root.attrib.items()}
+        self.in_order = bool(attributes.get("version"))
+        self.source = Source(self._data_url(attributes.get("href", "")))
         self.dims: dict[str, int] = {}
         self.enums: dict[str, str] = {}
         self._declare(self.root, "/")
@@ -202,7 +178,7 @@ class _Document:
         """Return those variables that the data file itself describes, by path."""
         attributes = {path: attributes_of(self.elements[path]) for path in paths}
         # A builder that gives a variable another path keeps that in the file as an attribute.
-        places = {path: str(said.get("fullnamepath", path)).strip("/") for path, said in attributes.items()}
+        places = {path: str(own.get("fullnamepath", path)).strip("/") for path, own in attributes.items()}
         arrays, reasons = find_in_data_file(window, self.source.url, places.values())
         found = {}
         for path, place in places.items():
@@ -240,7 +216,7 @@ class _Document:
         return VirtualArray.of(
             Tile(axes, (encoding,), table), dims=dims, attributes=attributes_of(element),
             fill_value=encoding.fill_value(),
-            details=ArrayDetails(None if chunks is None or chunks.sizes is None else tuple(chunks.sizes), True),
+            details=ArrayDetails(None if chunks is None else chunks.chunk_shape, True),
         )  # fmt: skip
 
     def _elements(self, data: bytes) -> Iterator[Any]:
@@ -284,12 +260,12 @@ class _Document:
         self, chunks: ChunkList, shape: tuple[int, ...], encoding: Encoding
     ) -> tuple[tuple[Axis, ...], ChunkTable]:
         """Return the axes of a variable, and the table of its chunks."""
-        if chunks.blocks and chunks.sizes is None and len(chunks.offset) > 1:
+        if chunks.blocks and chunks.chunk_shape is None and len(chunks.offset) > 1:
             return self._blocks(chunks, shape, encoding)
-        sizes = shape if chunks.sizes is None else chunks.sizes
-        if len(sizes) != len(shape) or min(sizes, default=1) < (1 if chunks.sizes else 0):
-            self.fail(f"has chunks of shape {sizes} for data of shape {shape}", "chunkDimensionSizes")
-        axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, sizes, strict=True))
+        chunk_shape = shape if chunks.chunk_shape is None else chunks.chunk_shape
+        if len(chunk_shape) != len(shape) or min(chunk_shape, default=1) < (1 if chunks.chunk_shape else 0):
+            self.fail(f"has chunks of shape {chunk_shape} for data of shape {shape}", "chunkDimensionSizes")
+        axes = tuple(Axis.regular(length, max(size, 1)) for length, size in zip(shape, chunk_shape, strict=True))
         return axes, self._table(chunks, tuple(axis.count for axis in axes), shape, encoding.dtype)
 
     def _blocks(
@@ -335,14 +311,14 @@ class _Document:
     def _table(
         self, chunks: ChunkList, grid: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> ChunkTable:
-        if "scattered" in chunks.attributes or (chunks.blocks and chunks.sizes is not None):
+        if "scattered" in chunks.attributes or (chunks.blocks and chunks.chunk_shape is not None):
             raise UnsupportedError(
                 "DMR++: chunks in linked blocks that lie apart are not supported", structure="LinkedBlockIndex"
             )
         if 0 in grid or not chunks.count:
             return Columns.of_unwritten(grid)
         offset, length, mask = chunks.columns()
-        if chunks.sizes is None:
+        if chunks.chunk_shape is None:
             if len(offset) > 1:
                 self.fail(f"lists {len(offset)} chunks, but not their shape", "chunk")
             index = np.zeros((1, len(grid)), np.int64)
@@ -397,4 +373,4 @@ def _text_codecs(padding: str | None, dtype: np.dtype[Any]) -> tuple[Codec, ...]
     return () if padding is None else (Codec("hdf5_text", {"texts": [[0, dtype.itemsize, padding]]}),)
 
 
-DMRPP = Format(is_dmrpp, scan_dmrpp)
+DMRPP = Format(is_dmrpp, with_keywords(scan_dmrpp))

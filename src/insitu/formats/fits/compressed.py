@@ -42,12 +42,12 @@ class CompressedImage:
         self.unit, self.window = unit, window
         count = unit.whole("ZNAXIS", least=1, most=999)
         lengths = {f"NAXIS{i}": unit.whole(f"ZNAXIS{i}") for i in range(1, count + 1)}
-        kept = {
+        image_cards = {
             name: value
             for name, value in unit.cards.items()
             if not OWN.fullmatch(name) and not name.startswith("NAXIS")
         }
-        cards = {**kept, "BITPIX": unit.whole("ZBITPIX", least=-64, most=64), "NAXIS": count, **lengths}
+        cards = {**image_cards, "BITPIX": unit.whole("ZBITPIX", least=-64, most=64), "NAXIS": count, **lengths}
         if "ZBLANK" in unit.cards:
             cards.setdefault("BLANK", unit.number_of("ZBLANK"))
         self.image = HeaderDataUnit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url, unit.damaged)
@@ -104,11 +104,11 @@ class CompressedImage:
         state = np.array(np.broadcast_to(chunks.encoding, chunks.shape), np.int64).reshape(-1)
         more: list[Encoding] = []
         for row in np.flatnonzero(state == 0).tolist():
-            said: dict[str, Any] = {"scale": float(scale[row]), "zero": float(zero[row]), "blank": blanks[row]}
+            configuration: dict[str, Any] = {"scale": float(scale[row]), "zero": float(zero[row]), "blank": blanks[row]}
             if DITHERS[method]:
-                said |= {"dither": DITHERS[method], "seed": (row + start - 1) % 10000}
+                configuration |= {"dither": DITHERS[method], "seed": (row + start - 1) % 10000}
             state[row] = len(encodings) + len(more)
-            more.append(Encoding(stored, (Codec("fits_quantized", said), *inner)))
+            more.append(Encoding(stored, (Codec("fits_quantized", configuration), *inner)))
         return (*encodings, *more), replace(chunks, encoding=state.reshape(chunks.shape))
 
     def _codecs(self, stored: np.dtype[Any]) -> tuple[Codec, ...]:
@@ -128,8 +128,8 @@ class CompressedImage:
         if method == "PLIO_1" and stored.kind in "iu":
             return (Codec("fits_plio"),)
         if method == "HCOMPRESS_1" and stored.kind in "iu":
-            said = {"scale": self._option("SCALE", 0), "smooth": self._option("SMOOTH", 0)}
-            return (Codec("fits_hcompress", said),)
+            configuration = {"scale": self._option("SCALE", 0), "smooth": self._option("SMOOTH", 0)}
+            return (Codec("fits_hcompress", configuration),)
         if method == "NOCOMPRESS":
             return ()
         raise self._unsupported_error(f"an image compressed by {method or 'an unknown method'}")
@@ -145,10 +145,10 @@ class CompressedImage:
         cards = self.unit.cards
         for keyword, value in cards.items():
             if keyword.startswith("ZNAME") and value == name:
-                said = cards.get(f"ZVAL{keyword[5:]}", default)
-                if not isinstance(said, (int, float)) or not 0 <= said < 1 << 31:
-                    raise self._unsupported_error(f"{name} = {said!r}")
-                return int(said)
+                declared = cards.get(f"ZVAL{keyword[5:]}", default)
+                if not isinstance(declared, (int, float)) or not 0 <= declared < 1 << 31:
+                    raise self._unsupported_error(f"{name} = {declared!r}")
+                return int(declared)
         return default
 
     def _rows(self, grid: tuple[int, ...]) -> npt.NDArray[np.uint8]:

@@ -8,11 +8,6 @@ name too: `x_ERR`. Every table is a group, its columns are arrays.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
-
-import numpy as np
-
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.formats.fits.compressed import CompressedImage
 from insitu.formats.fits.header_units import HeaderDataUnit, is_fits, read_units
@@ -21,9 +16,9 @@ from insitu.formats.fits.tables import table_of
 from insitu.formats.fits.wcs import AxisScale, axis_scale
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import select_variables, subtree
-from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, Source, VirtualArray, VirtualGroup
 
 __all__ = ["FITS", "scan_fits"]
 
@@ -31,27 +26,9 @@ LONGEST = 1 << 22
 """Most pixels of an axis whose coordinates are kept."""
 
 
-def scan_fits(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan a FITS file.
-
-    Parameters
-    ----------
-    window
-        The file's bytes.
-    group
-        Scan only this table.
-    variables
-        Only these arrays, and their coordinates.
-    errors
-        "raise" or "warn".
-    """
-    problems = Problems(errors)
+def scan_fits(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the images and tables of a FITS file; a table is a group."""
+    problems = Problems(request.errors)
     units, ended = read_units(window)
     scanner = _Scanner(window.source.describe(), window)
     for unit in units:
@@ -60,15 +37,13 @@ def scan_fits(
         scanner.failed.setdefault(
             f"HDU{len(units)}", FormatError(f"header-data units are missing: {ended}", url=window.url)
         )
-    asked = None if variables is None else {name.strip("/") for name in variables}
-    prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
     for path, problem in scanner.failed.items():
-        if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
+        if request.name_of(path) is not None:
             problems.leave_out(path, problem)
     details = GroupDetails("fits", notes={"units": [unit.name for unit in units]})
     attributes = header_attributes(units[0]) if not units[0].axes else {}
     tree = VirtualGroup(scanner.arrays, scanner.groups, attributes, details, problems.found)
-    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
+    return request.select(tree, url=window.url)
 
 
 class _Scanner:
@@ -93,8 +68,8 @@ class _Scanner:
                 self._image(packed.image, name, packed)
             elif unit.kind in ("BINTABLE", "A3DTABLE", "TABLE"):
                 table = self.groups[name] = table_of(unit, self.source, self.window.size)
-                for column, why in table.problems.items():
-                    self.failed[f"{name}/{column}"] = UnsupportedError(why, url=unit.url, offset=unit.offset)
+                for column, reason in table.problems.items():
+                    self.failed[f"{name}/{column}"] = UnsupportedError(reason, url=unit.url, offset=unit.offset)
             else:
                 raise UnsupportedError(
                     f"FITS extension {unit.kind!r} is not supported",
@@ -131,18 +106,10 @@ class _Scanner:
             self.arrays[name] = image_of(stored, self.source, self.window.size, names)
         for dim, (length, scale) in scales.items():
             if dim not in self.dims and scale is not None:
-                self.arrays[dim] = _coordinate(dim, scale, length)
+                self.arrays[dim] = VirtualArray.from_values(
+                    scale.values(length), dims=(dim,), attributes=scale.attributes
+                )
         self.dims.update(scales)
 
 
-def _coordinate(name: str, scale: AxisScale, length: int) -> VirtualArray:
-    values: Any = scale.values(length)
-    tile = Tile((Axis.regular(length, max(length, 1)),), (Encoding(np.dtype(np.float64)),), _inline(values, length))
-    return VirtualArray.of(tile, dims=(name,), attributes=scale.attributes)
-
-
-def _inline(values: Any, length: int) -> Columns:
-    return Columns.of_inline((1,), values.tobytes()) if length else Columns.of_unwritten((0,))
-
-
-FITS = Format(is_fits, scan_fits)
+FITS = Format(is_fits, with_keywords(scan_fits))

@@ -106,7 +106,7 @@ def _column(unit: HeaderDataUnit, number: int, name: str, skip: int) -> TableCol
             offset=unit.offset,
         )
     repeat, letter = int(form[1] or 1), form[2]
-    text, said = unit.cards.get(f"TUNIT{number}"), unit.card(f"TDIM{number}")
+    text, declared_shape = unit.cards.get(f"TUNIT{number}"), unit.card(f"TDIM{number}")
     attributes: dict[str, Any] = {"units": text} if text else {}
     if repeat == 0:
         return TableColumn(name, skip, 0, None, (), (), {}, "a column without elements")
@@ -118,11 +118,13 @@ def _column(unit: HeaderDataUnit, number: int, name: str, skip: int) -> TableCol
         codec = Codec("fits_bits", {"bits": repeat})
         return TableColumn(name, skip, -(-repeat // 8), np.dtype(bool), (repeat,), (codec,), attributes)
     if letter == "A":
-        shape = _shape(said, repeat) if said else _substrings(unit.cards.get(f"TFORM{number}"), repeat)
+        shape = (
+            _shape(declared_shape, repeat) if declared_shape else _substrings(unit.cards.get(f"TFORM{number}"), repeat)
+        )
         length = shape[-1] if shape else repeat
         return TableColumn(name, skip, repeat, np.dtype(f"S{length}"), shape[:-1], (Codec("fits_text"),), attributes)
     stored = np.dtype(TYPES[letter])
-    shape = _shape(said, repeat)
+    shape = _shape(declared_shape, repeat)
     if letter == "L":
         return TableColumn(name, skip, repeat, stored, shape, (Codec("fits_logical"),), attributes)
     packed = number_format(stored, *(unit.number_of(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL")))
@@ -146,20 +148,20 @@ def parse_text_column(unit: HeaderDataUnit, number: int, name: str, skip: int) -
     attributes: dict[str, Any] = {"units": text} if text else {}
     if form[1] == "A":
         return TableColumn(name, begin, width, np.dtype(f"S{width}"), (), (Codec("fits_text"),), attributes)
-    said: dict[str, Any] = {"width": width}
+    configuration: dict[str, Any] = {"width": width}
     null = unit.card(f"TNULL{number}")
     scale, zero = (unit.number_of(f"{word}{number}", default) for word, default in (("TSCAL", 1.0), ("TZERO", 0.0)))
     if form[1] == "I":
         dtype: np.dtype[Any] = np.dtype("i2" if width <= 4 else "i4" if width <= 9 else "i8")
         if null is not None:
-            said |= {"null": str(null), "missing": int(np.iinfo(dtype).min)}
+            configuration |= {"null": str(null), "missing": int(np.iinfo(dtype).min)}
             attributes["_FillValue"] = dtype.type(np.iinfo(dtype).min)
     else:
         dtype = np.dtype("f8")
-        said |= {"null": str(null)} if null is not None else {}
+        configuration |= {"null": str(null)} if null is not None else {}
     if (scale, zero) != (1.0, 0.0):
         attributes |= {"scale_factor": scale, "add_offset": zero}
-    return TableColumn(name, begin, width, dtype, (), (Codec("fits_digits", said),), attributes)
+    return TableColumn(name, begin, width, dtype, (), (Codec("fits_digits", configuration),), attributes)
 
 
 def _heap_column(unit: HeaderDataUnit, number: int, column: TableColumn) -> TableColumn:
@@ -171,7 +173,7 @@ def _heap_column(unit: HeaderDataUnit, number: int, column: TableColumn) -> Tabl
     begin = unit.whole("THEAP", width * rows)
     base = np.dtype("u1" if form[2] == "X" else "S1" if form[2] in "AL" else TYPES[form[2]])
     scale, zero, null = (unit.number_of(f"{word}{number}") for word in ("TSCAL", "TZERO", "TNULL"))
-    said: dict[str, Any] = {
+    configuration: dict[str, Any] = {
         "letter": form[2],
         "base": base.str,
         "wide": form[1] == "Q",
@@ -179,10 +181,12 @@ def _heap_column(unit: HeaderDataUnit, number: int, column: TableColumn) -> Tabl
         "size": max(unit.nbytes - begin, 0),
     }
     if base.kind in "iufc":
-        said |= {key: value for key, value in (("scale", scale), ("zero", zero)) if isinstance(value, (int, float))}
+        configuration |= {
+            key: value for key, value in (("scale", scale), ("zero", zero)) if isinstance(value, (int, float))
+        }
     if form[2] in "BIJK" and isinstance(null, int) and not isinstance(null, bool):
-        said["null"] = null
-    return replace(column, dtype=np.dtype(object), codecs=(Codec("fits_heap", said),))
+        configuration["null"] = null
+    return replace(column, dtype=np.dtype(object), codecs=(Codec("fits_heap", configuration),))
 
 
 def _substrings(form: Any, repeat: int) -> tuple[int, ...]:
@@ -194,10 +198,10 @@ def _substrings(form: Any, repeat: int) -> tuple[int, ...]:
     return (repeat // length, length) if 0 < length < repeat and repeat % length == 0 else ()
 
 
-def _shape(said: Any, repeat: int) -> tuple[int, ...]:
+def _shape(declared: Any, repeat: int) -> tuple[int, ...]:
     """Return the shape of one row's elements, the slowest axis first (TDIM has the fastest first)."""
-    if isinstance(said, str) and re.fullmatch(r"\(\s*\d+(\s*,\s*\d+)*\s*\)", said.strip()):
-        shape = tuple(int(part) for part in said.strip(" ()").split(","))[::-1]
+    if isinstance(declared, str) and re.fullmatch(r"\(\s*\d+(\s*,\s*\d+)*\s*\)", declared.strip()):
+        shape = tuple(int(part) for part in declared.strip(" ()").split(","))[::-1]
         if np.prod(shape, dtype=object) == repeat:
             return shape
     return () if repeat == 1 else (repeat,)

@@ -25,12 +25,12 @@ _ENDS = {0: 34, 1: 37, 2: 36}
 _INTERVAL_END = {8: 58, 11: 61, 12: 60}
 
 
-def compose_headers(said: ParsedLine, time: int, model: GribField) -> Iterator[GribField]:
+def compose_headers(line: ParsedLine, time: int, model: GribField) -> Iterator[GribField]:
     """Yield all headers that the line may stand for.
 
     Parameters
     ----------
-    said
+    line
         What it says.
     time
         Of the run, in seconds since 1970.
@@ -38,23 +38,23 @@ def compose_headers(said: ParsedLine, time: int, model: GribField) -> Iterator[G
         A field that is like it in what is not said.
     """
     identification = with_date(model.identification, time)
-    if said.tables:
-        identification = identification[:9] + said.tables + identification[11:]
-    for discipline, category, number in said.parameters:
-        for upper, lower in said.layers:
-            for span in said.spans:
+    if line.tables:
+        identification = identification[:9] + line.tables + identification[11:]
+    for discipline, category, number in line.parameters:
+        for upper, lower in line.layers:
+            for span in line.spans:
                 surfaces = upper.octets + lower.octets
-                product = _product(said, span, bytes((category, number)), surfaces, time, model.product)
+                product = _product(line, span, bytes((category, number)), surfaces, time, model.product)
                 yield model._replace(discipline=discipline, identification=identification, product=product)
 
 
-def _product(said: ParsedLine, span: ForecastSpan, parameter: bytes, surfaces: bytes, time: int, model: bytes) -> bytes:
+def _product(line: ParsedLine, span: ForecastSpan, parameter: bytes, surfaces: bytes, time: int, model: bytes) -> bytes:
     """Return section 4."""
     template = int.from_bytes(model[7:9], "big")
     base = INSTANT_OF[template]
     ensemble = model[34 : _ENDS[base]]
-    if said.member is not None:
-        ensemble = bytes((said.sign, said.member)) + ensemble[2:]
+    if line.member is not None:
+        ensemble = bytes((line.sign, line.member)) + ensemble[2:]
     body = parameter + model[11:17] + struct.pack(">BI", span.unit, span.begin) + surfaces + ensemble
     own = base
     if span.statistic is not None:

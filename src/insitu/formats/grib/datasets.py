@@ -54,9 +54,9 @@ def _split(table: FieldTable, numbers: list[int], names: Sequence[str]) -> list[
     Fields of one header share their keys, so that only these are compared.
     """
     shared: dict[int, list[int]] = {}
-    told = table.descriptions
+    descriptions = table.descriptions
     for number in numbers:
-        shared.setdefault(id(told[number].keys), []).append(number)
+        shared.setdefault(id(descriptions[number].keys), []).append(number)
     found = _group_by_keys(table, list(shared.values()), names)
     return [sorted(number for part in some for number in part) if len(some) > 1 else some[0] for some in found]
 
@@ -154,16 +154,18 @@ def name_datasets(datasets: list[list[GribVariable]]) -> dict[str, list[GribVari
     """Return datasets by name."""
     found: dict[str, list[GribVariable]] = {}
     for level in dict.fromkeys(str(dataset[0].keys["typeOfLevel"]) for dataset in datasets):
-        some = [dataset for dataset in datasets if str(dataset[0].keys["typeOfLevel"]) == level]
+        at_level = [dataset for dataset in datasets if str(dataset[0].keys["typeOfLevel"]) == level]
         base = "unknown" if level in (UNDEFINED, "unknown") else level
-        names = [base] * len(some)
+        names = [base] * len(at_level)
         for tell in TELLS:
             if len(set(names)) == len(names):
                 break
-            longer = [f"{name}_{part}" if (part := tell(dataset[0])) else name for name, dataset in zip(names, some)]
+            longer = [
+                f"{name}_{part}" if (part := tell(dataset[0])) else name for name, dataset in zip(names, at_level)
+            ]
             if len(set(longer)) > len(set(names)):
                 names = longer
-        for name, dataset in zip(names, some, strict=True):
+        for name, dataset in zip(names, at_level, strict=True):
             free, number = name, 2
             while free in found:
                 free, number = f"{name}_{number}", number + 1

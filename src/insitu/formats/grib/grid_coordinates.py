@@ -47,8 +47,8 @@ class GridCoordinates:
     """Why there are no coordinates; None if there are."""
     columns: bool = False
     """Whether points of one longitude follow each other, not those of one latitude."""
-    made: dict[str, VirtualArray] = field(default_factory=dict)
-    """Cache of the kept coordinates as arrays: all variables and files on the grid share them."""
+    cached_arrays: dict[str, VirtualArray] = field(default_factory=dict)
+    """The coordinates in memory as arrays: all variables and files on the grid share them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,18 +73,14 @@ class GridCoordinates:
         Lazy ones are computed from the first field, which must match `check`.
         """
         for name, values in self.values.items():
-            if name in self.made:
+            if name in self.cached_arrays:
                 continue
             attributes = dict(COORDINATES[name])
             if name == "latitude" and self.dims == ("latitude", "longitude") and values[0] > values[-1]:
                 attributes["stored_direction"] = "decreasing"
             dims = (name,) if name in self.dims else self.dims
-            axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-            tile = Tile(
-                axes, (Encoding(np.dtype(np.float64)),), Columns.of_inline((1,) * values.ndim, values.tobytes())
-            )
-            self.made[name] = VirtualArray.of(tile, dims=dims, attributes=attributes)
-        found = dict(self.made)
+            self.cached_arrays[name] = VirtualArray.from_values(values, dims=dims, attributes=attributes)
+        found = dict(self.cached_arrays)
         for name in self.lazy:
             configuration: dict[str, Any] = {"var": name, "dtype": "float64", **check}
             if first.number:
@@ -123,26 +119,26 @@ def find_grid_coordinates(first: GribField, geometry: bytes) -> GridCoordinates:
 
 
 def _ask_eccodes(first: GribField) -> GridCoordinates:
-    with EccodesMessage(first) as asked:
-        kind = asked.get("gridType")
-        points = _count(asked, "numberOfPoints")
-        apart, crossed = kind in ("regular_ll", "regular_gg"), kind in ROWS_AND_COLUMNS
-        shape: tuple[int, ...] = (_count(asked, "Ny"), _count(asked, "Nx")) if apart or crossed else (points,)
+    with EccodesMessage(first) as message:
+        kind = message.get("gridType")
+        points = _count(message, "numberOfPoints")
+        separate, crossed = kind in ("regular_ll", "regular_gg"), kind in ROWS_AND_COLUMNS
+        shape: tuple[int, ...] = (_count(message, "Ny"), _count(message, "Nx")) if separate or crossed else (points,)
         if math.prod(shape) != points:  # the values are there all the same, in a row
             mismatch = FormatError(f"the grid of shape {shape} declares {points} points", offset=first.offset)
             return GridCoordinates(("values",), (points,), {}, (), mismatch)
-        if apart:
+        if separate:
             keys = ("iScansNegatively", "jPointsAreConsecutive")
-            reordered = any(asked.get_or_undefined(key) == 1 for key in keys)
+            reordered = any(message.get_or_undefined(key) == 1 for key in keys)
             return _regular_grid(first, shape, reordered, gaussian=kind == "regular_gg")
         dims = ("y", "x") if crossed else ("values",)
         if kind == "sh":  # spherical harmonics: coefficients are nowhere
             return GridCoordinates(dims, shape)
         if points > KEPT_POINTS:
-            why = _reason_not_to_offer(asked, kind, points)
-            return GridCoordinates(dims, shape, {}, () if why else ("latitude", "longitude"), why)
+            reason = _reason_not_to_offer(message, kind, points)
+            return GridCoordinates(dims, shape, {}, () if reason else ("latitude", "longitude"), reason)
         try:
-            values = {name: asked.array(f"{name}s") for name in ("latitude", "longitude")}
+            values = {name: message.array(f"{name}s") for name in ("latitude", "longitude")}
         except DAMAGE as problem:
             return GridCoordinates(dims, shape, {}, (), problem)
         if any(array.size != points for array in values.values()):
@@ -151,25 +147,25 @@ def _ask_eccodes(first: GribField) -> GridCoordinates:
         return GridCoordinates(dims, shape, {name: array.reshape(shape) for name, array in values.items()})
 
 
-def _reason_not_to_offer(asked: EccodesMessage, kind: str, points: int) -> InsituError | None:
+def _reason_not_to_offer(message: EccodesMessage, kind: str, points: int) -> InsituError | None:
     """Return why ecCodes cannot compute the points of a large grid, None if it can.
 
     A grid of few points that is else the same tells it at once. Gaussian and reduced grids depend on all their rows:
     unless these are consistent, all points are computed.
     """
-    sides = [asked.get_or_undefined(key) for key in ("Nx", "Ny", "Nside")]
+    sides = [message.get_or_undefined(key) for key in ("Nx", "Ny", "Nside")]
     declared = (
         sides[0] * sides[1] if isinstance(sides[0], int) else 12 * sides[2] ** 2 if isinstance(sides[2], int) else 0
     )
     try:
         if kind.endswith("_gg") or "reduced" in kind or not declared:
-            if not asked.has_consistent_grid("latitudes"):
-                asked.array("latitudes")
+            if not message.has_consistent_grid("latitudes"):
+                message.array("latitudes")
         elif declared != points:
-            raise FormatError(f"the grid of {declared} points declares {points}", offset=asked.field.offset)
+            raise FormatError(f"the grid of {declared} points declares {points}", offset=message.field.offset)
         else:
-            with EccodesMessage(shrink_grid(asked.field)) as few:
-                few.array("latitudes")
+            with EccodesMessage(shrink_grid(message.field)) as shrunken:
+                shrunken.array("latitudes")
     except DAMAGE as problem:
         return problem
     return None
@@ -195,8 +191,8 @@ def _regular_grid(first: GribField, shape: tuple[int, ...], reordered: bool, *, 
         return GridCoordinates(dims, shape, {}, (), problem)
     values = {name: axis for name, (axis, _) in found.items()}
     if tuple(axis.size for axis in values.values()) != shape:
-        why = f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}"
-        return GridCoordinates(dims, shape, {}, (), FormatError(why, offset=first.offset))
+        reason = f"ecCodes gives another number of latitudes or longitudes for the grid of shape {shape}"
+        return GridCoordinates(dims, shape, {}, (), FormatError(reason, offset=first.offset))
     return GridCoordinates(dims, shape, values, columns=found["latitude"][1])
 
 
@@ -204,10 +200,10 @@ def _find_axis(
     field: GribField, shape: tuple[int, ...], name: str, reordered: bool
 ) -> tuple[npt.NDArray[np.float64], bool]:
     """Return latitudes or longitudes of a regular grid, and whether points of a column follow each other."""
-    with EccodesMessage(field) as asked:
+    with EccodesMessage(field) as message:
         if not reordered:
-            return asked.array(f"distinct{name.capitalize()}s"), False
-        latitude, longitude = asked.array("latitudes"), asked.array("longitudes")
+            return message.array(f"distinct{name.capitalize()}s"), False
+        latitude, longitude = message.array("latitudes"), message.array("longitudes")
     if latitude.size == longitude.size == math.prod(shape):
         for columns in (False, True):
             rows, turned = (
@@ -221,12 +217,12 @@ def _find_axis(
 LARGEST = 1 << 31
 
 
-def _count(asked: EccodesMessage, key: str) -> int:
-    count = asked.get(key)
+def _count(message: EccodesMessage, key: str) -> int:
+    count = message.get(key)
     if not isinstance(count, int) or not 1 <= count <= LARGEST:
         raise FormatError(
             f"the grid has an invalid number of points: {key} = {count}",
-            offset=asked.field.offset,
+            offset=message.field.offset,
             structure="GRIB grid",
         )
     return count

@@ -109,22 +109,25 @@ def _ask_keys(field: GribField) -> dict[str, Any]:
     about, grid = field.identification, field.grid
     centre = (2, about[5:9]) if field.edition == 2 else (1, about[4:5], about[25:26])
     place = (field.edition, grid or about[6:7])
-    with EccodesMessage(field) as asked:
+    with EccodesMessage(field) as message:
         keys = {
-            **_remembered_keys(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), asked),
+            **_remembered_keys(_centres, centre, ("edition", "centre", "centreDescription", "subCentre"), message),
             **_remembered_keys(
-                _grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), asked
+                _grids, place, ("numberOfPoints", "gridType", "uvRelativeToGrid", "alternativeRowScanning"), message
             ),
-            **{name: asked.get_or_undefined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
-            **{name: _COMPUTED[name](asked) if name in _COMPUTED else asked.get_or_undefined(name) for name in HEADERS},
-            "probabilityType": _probability_type(asked),
+            **{name: message.get_or_undefined(name) for name in ("paramId", "dataType", "typeOfLevel", "stepType")},
+            **{
+                name: _COMPUTED[name](message) if name in _COMPUTED else message.get_or_undefined(name)
+                for name in HEADERS
+            },
+            "probabilityType": _probability_type(message),
         }
         named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
         known = keys["paramId"] not in (0, UNDEFINED)
         found = {
-            **_remembered_keys(_names if known else {}, named, NAMES, asked),
-            **_remembered_keys(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), asked),
-            **{name: asked.get_or_undefined(name) for name in ABOUT_VARIABLE},
+            **_remembered_keys(_names if known else {}, named, NAMES, message),
+            **_remembered_keys(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), message),
+            **{name: message.get_or_undefined(name) for name in ABOUT_VARIABLE},
         }
     keys["variable"] = {
         f"GRIB_{name}": np.array(value) if isinstance(value, tuple) else value
@@ -148,11 +151,11 @@ _grid_names: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
 def _remembered_keys(
-    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], asked: EccodesMessage
+    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], message: EccodesMessage
 ) -> dict[str, Any]:
     found = memory.get(key)
     if found is None:
-        found = {name: asked.get_or_undefined(name) for name in names}
+        found = {name: message.get_or_undefined(name) for name in names}
         if len(memory) >= MEMORY // 64:
             memory.clear()
         memory[key] = found
@@ -284,8 +287,8 @@ class EccodesMessage:
                 offset=self.field.offset,
                 structure="GRIB grid",
             )
-        if why := reason_not_to_compute(library, handle):
-            raise FormatError(why, offset=self.field.offset, structure="GRIB grid")
+        if reason := reason_not_to_compute(library, handle):
+            raise FormatError(reason, offset=self.field.offset, structure="GRIB grid")
         return is_consistent_grid(library, handle)
 
     def get_or_undefined(self, key: str) -> Any:
@@ -299,8 +302,8 @@ class EccodesMessage:
         return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
 
 
-def _time(asked: EccodesMessage) -> Any:
-    date, time = asked.get_or_undefined("dataDate"), asked.get_or_undefined("dataTime")
+def _time(message: EccodesMessage) -> Any:
+    date, time = message.get_or_undefined("dataDate"), message.get_or_undefined("dataTime")
     if not isinstance(date, int) or not isinstance(time, int):
         return UNDEFINED
     try:
@@ -310,12 +313,12 @@ def _time(asked: EccodesMessage) -> Any:
     return int((moment - EPOCH).total_seconds())
 
 
-def _step(asked: EccodesMessage) -> Any:
+def _step(message: EccodesMessage) -> Any:
     # ecCodes first tries hours; where these do not do, it falls back to the unit of the header, and
     # answers the second time.
     for _ in range(2):
         try:
-            unit, end = UNIT_SECONDS.get(asked.get("stepUnits", int)), asked.get("endStep", int)
+            unit, end = UNIT_SECONDS.get(message.get("stepUnits", int)), message.get("endStep", int)
         except InsituError:
             continue
         if unit is None:
@@ -325,9 +328,9 @@ def _step(asked: EccodesMessage) -> Any:
     return UNDEFINED
 
 
-def _level(asked: EccodesMessage) -> Any:
+def _level(message: EccodesMessage) -> Any:
     try:
-        return asked.get("level", float)
+        return message.get("level", float)
     except InsituError:
         return UNDEFINED
 
@@ -348,24 +351,24 @@ def _product_template(field: GribField) -> int:
     return int.from_bytes(field.product[7:9], "big") if field.edition == 2 else -1
 
 
-def _probability_type(asked: EccodesMessage) -> Any:
-    if _product_template(asked.field) not in PROBABILITIES:
+def _probability_type(message: EccodesMessage) -> Any:
+    if _product_template(message.field) not in PROBABILITIES:
         return UNDEFINED
-    return asked.get_or_undefined("probabilityType")
+    return message.get_or_undefined("probabilityType")
 
 
-def _threshold_value(asked: EccodesMessage, place: int = 0) -> Any:
-    limits = _LIMITS.get(_probability_type(asked), ())
+def _threshold_value(message: EccodesMessage, place: int = 0) -> Any:
+    limits = _LIMITS.get(_probability_type(message), ())
     if place >= len(limits):
         return UNDEFINED
-    value = asked.get_or_undefined(limits[place])
+    value = message.get_or_undefined(limits[place])
     return float(value) if isinstance(value, (int, float)) and value > NO_LIMIT else UNDEFINED
 
 
-def _percentile(asked: EccodesMessage) -> Any:
-    if _product_template(asked.field) not in PERCENTILES:
+def _percentile(message: EccodesMessage) -> Any:
+    if _product_template(message.field) not in PERCENTILES:
         return UNDEFINED
-    return asked.get_or_undefined("percentileValue")
+    return message.get_or_undefined("percentileValue")
 
 
 _COMPUTED: dict[str, Callable[[EccodesMessage], Any]] = {

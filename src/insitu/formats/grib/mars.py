@@ -42,16 +42,16 @@ class ParameterHeader(NamedTuple):
 _memory: dict[tuple[Any, ...], ParameterHeader | None] = {}
 
 
-def model_key(said: Mapping[str, str]) -> tuple[str, int]:
+def model_key(mars_words: Mapping[str, str]) -> tuple[str, int]:
     """Return a key of fields that share the rest of the header."""
-    levels = said.get("levtype")
-    words = sorted((key, value) for key, value in said.items() if key not in _OWN)
-    return repr((words, "number" in said)), 105 if levels == "ml" else 0
+    levels = mars_words.get("levtype")
+    words = sorted((key, value) for key, value in mars_words.items() if key not in _OWN)
+    return repr((words, "number" in mars_words)), 105 if levels == "ml" else 0
 
 
-def field_kind(said: Mapping[str, str]) -> tuple[str, ...]:
+def field_kind(mars_words: Mapping[str, str]) -> tuple[str, ...]:
     """Return a key of fields that have the same header but for time and member."""
-    return (*(said.get(word, "") for word in ("param", "levtype", "levelist")), repr(model_key(said)))
+    return (*(mars_words.get(word, "") for word in ("param", "levtype", "levelist")), repr(model_key(mars_words)))
 
 
 def parameter_in_header(field: GribField) -> ParameterHeader | None:
@@ -63,54 +63,54 @@ def parameter_in_header(field: GribField) -> ParameterHeader | None:
 
 
 def parse_mars_words(
-    said: Mapping[str, str], model: GribField, meant: ParameterHeader | None = None
+    mars_words: Mapping[str, str], model: GribField, parameter: ParameterHeader | None = None
 ) -> ParsedLine | None:
     """Return the meaning of the words; None if they leave something open.
 
     Parameters
     ----------
-    said
+    mars_words
         The object.
     model
         A field that shares the rest of the header.
-    meant
+    parameter
         The parameter of another field of its kind, if one was read.
     """
-    number = said.get("number", "")
+    number = mars_words.get("number", "")
     if model.edition != 2 or (number and not number.isdecimal()) or int(number or 0) > 254:
         return None
-    if meant is None:
-        meant = _by_name(said, model)
-    spans = _spans(said.get("step", ""), meant) if meant is not None else []
-    if meant is None or not spans:
+    if parameter is None:
+        parameter = _by_name(mars_words, model)
+    spans = _spans(mars_words.get("step", ""), parameter) if parameter is not None else []
+    if parameter is None or not spans:
         return None
-    upper, lower = meant.surfaces[:6], meant.surfaces[6:]
+    upper, lower = parameter.surfaces[:6], parameter.surfaces[6:]
     layer = Surface(upper[0], upper[1:]), Surface(lower[0], lower[1:])
     member = int(number) if number else None
     sign = model.product[34] if len(model.product) > 34 else 0
-    return ParsedLine((meant.parameter,), [layer], spans, member, sign, model_key(said), meant.tables)
+    return ParsedLine((parameter.parameter,), [layer], spans, member, sign, model_key(mars_words), parameter.tables)
 
 
-def _by_name(said: Mapping[str, str], model: GribField) -> ParameterHeader | None:
-    levels, level = said.get("levtype", ""), said.get("levelist", "")
+def _by_name(mars_words: Mapping[str, str], model: GribField) -> ParameterHeader | None:
+    levels, level = mars_words.get("levtype", ""), mars_words.get("levelist", "")
     if levels in _LEVELS:
         if not level.isdecimal() or not 0 < int(level) < 1 << 20:
             return None
     elif levels != "sfc" or level:
         return None
-    meant = _ask_eccodes(said.get("param", ""), levels, model)
-    if meant is None or levels == "sfc":
-        return meant
+    parameter = _ask_eccodes(mars_words.get("param", ""), levels, model)
+    if parameter is None or levels == "sfc":
+        return parameter
     code, factor = _LEVELS[levels]
     upper = bytes((code, 0)) + (int(level) * factor).to_bytes(4, "big")
-    return meant._replace(surfaces=upper + meant.surfaces[6:])
+    return parameter._replace(surfaces=upper + parameter.surfaces[6:])
 
 
-def _spans(step: str, meant: ParameterHeader) -> list[ForecastSpan]:
-    if not step.isdecimal() or len(step) > 5 or meant.statistic not in (None, ACCUMULATED):
+def _spans(step: str, parameter: ParameterHeader) -> list[ForecastSpan]:
+    if not step.isdecimal() or len(step) > 5 or parameter.statistic not in (None, ACCUMULATED):
         return []
     end = int(step)
-    return [ForecastSpan(HOUR, end if meant.statistic is None else 0, end, end * 3600, meant.statistic)]
+    return [ForecastSpan(HOUR, end if parameter.statistic is None else 0, end, end * 3600, parameter.statistic)]
 
 
 def _ask_eccodes(param: str, levels: str, model: GribField) -> ParameterHeader | None:

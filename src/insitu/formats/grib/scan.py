@@ -7,7 +7,7 @@ that repeat the headers of others (they differ in something that cfgrib ignores)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,9 +28,9 @@ from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import run
 from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import select_variables, subtree
-from insitu.model import Axis, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
+from insitu.model import GroupDetails, Source, VirtualArray, VirtualGroup
 
 __all__ = ["GRIB", "BrokenMessages", "FoundFields", "build_tree", "is_grib", "scan_grib"]
 
@@ -55,45 +55,27 @@ def is_grib(window: ReadCache) -> bool:
     return at == 0 or (at > 0 and not window.head[:at].strip(HEADING))
 
 
-def scan_grib(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan a GRIB file.
-
-    Parameters
-    ----------
-    window
-        The file's bytes.
-    group
-        Only this dataset.
-    variables
-        Only these arrays, and their coordinates.
-    errors
-        "raise", or "warn": messages that are damaged are left out.
-    """
-    problems = Problems(errors)
+def scan_grib(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the datasets of a GRIB file. With errors="warn", damaged messages are left out."""
+    problems = Problems(request.errors)
     broken = BrokenMessages(problems, window.url)
     messages = _messages_by_index(window)
     if messages is None:
-        messages = run(find_messages(window.head, window.size, broken, far=window.remote), window)
+        messages = run(find_messages(window.head, window.size, broken, remote=window.remote), window)
     if any(needs_eccodes(message.fields[0].edition, message.packing) for message in messages if message.fields):
         start_early()  # it takes as long as what follows
     table = FieldTable([], [])
     for message in messages:
         for field in message.fields:
             try:
-                told = describe(field)
+                description = describe(field)
             except InsituError as problem:
                 broken(field.offset, problem)
                 continue
             table.fields.append(field)
-            table.descriptions.append(told)
+            table.descriptions.append(description)
     tree = build_tree(FoundFields(table, len(messages), broken.unsupported), window.source.describe(), problems)
-    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
+    return request.select(tree, url=window.url)
 
 
 def _messages_by_index(window: ReadCache) -> list[GribMessage] | None:
@@ -103,16 +85,16 @@ def _messages_by_index(window: ReadCache) -> list[GribMessage] | None:
     """
     if not window.remote or window.size < WORTH_A_LOOK or "::" in window.url:
         return None
-    near = max(first_message(window.head), 0)
-    length = message_length(window.head[near : near + 16])
+    first = max(first_message(window.head), 0)
+    length = message_length(window.head[first : first + 16])
     if window.size < MANY * max(length, 1):
         return None
     try:
-        with SiblingFiles(window) as neighbours:
+        with SiblingFiles(window) as siblings:
             for name in index_file_names(window.url):
-                beside = neighbours.open_sibling(window, name)
-                if beside is not None and is_grib_index(beside):
-                    lines = read_index(beside, window.size)
+                index = siblings.open_sibling(window, name)
+                if index is not None and is_grib_index(index):
+                    lines = read_index(index, window.size)
                     places = list(dict.fromkeys((line.offset, line.length) for line in lines))
                     found: list[GribMessage] = run(read_messages_at(places, window.size, _refuse), window)
                     return found if _fills_file(found, window.size) else None
@@ -181,8 +163,8 @@ def build_tree(found: FoundFields, source: Source, problems: Problems) -> Virtua
             whole = VirtualGroup(
                 {},
                 {
-                    name: _dataset(some, table.fields, source, problems, f"{prefix}{name}/")
-                    for name, some in parts.items()
+                    name: _dataset(variables, table.fields, source, problems, f"{prefix}{name}/")
+                    for name, variables in parts.items()
                 },
             )
         if layer == 1:
@@ -217,14 +199,16 @@ def _dataset(
         if variable.has_valid_time and "valid_time" not in arrays:
             arrays["valid_time"] = _valid_time(variable)
         arrays[variable.name] = array
-    if (why := first.geography.problem) is not None:
+    if (reason := first.geography.problem) is not None:
         # The values are not affected: cfgrib shows them without coordinates, too.
         for name in ("latitude", "longitude"):
-            problems.note(f"{prefix}{name}", str(why))
-    told = {f"GRIB_{name}": first.keys[name] for name in ABOUT_FILE if first.keys[name] not in (UNDEFINED, "unknown")}
-    attributes = {**told, "Conventions": "CF-1.7"}
-    if "GRIB_centreDescription" in told:
-        attributes["institution"] = told["GRIB_centreDescription"]
+            problems.note(f"{prefix}{name}", str(reason))
+    file_attributes = {
+        f"GRIB_{name}": first.keys[name] for name in ABOUT_FILE if first.keys[name] not in (UNDEFINED, "unknown")
+    }
+    attributes = {**file_attributes, "Conventions": "CF-1.7"}
+    if "GRIB_centreDescription" in file_attributes:
+        attributes["institution"] = file_attributes["GRIB_centreDescription"]
     return VirtualGroup(arrays, {}, attributes, GroupDetails("grib"))
 
 
@@ -240,10 +224,7 @@ def _inline(
     """Return a coordinate as an array; one of a single value has no dimension."""
     if not dims and values.size > 1:
         dims = (name,)
-    shape = values.shape if dims else ()
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
-    tile = Tile(axes, (Encoding(values.dtype),), Columns.of_inline((1,) * len(axes), values.tobytes()))
-    return VirtualArray.of(tile, dims=dims, attributes=attributes)
+    return VirtualArray.from_values(values if dims else values.reshape(()), dims=dims, attributes=attributes)
 
 
 def _valid_time(variable: GribVariable) -> VirtualArray:
@@ -254,4 +235,4 @@ def _valid_time(variable: GribVariable) -> VirtualArray:
     return _inline(values, "valid_time", COORDINATES["valid_time"], dims)
 
 
-GRIB = Format(is_grib, scan_grib)
+GRIB = Format(is_grib, with_keywords(scan_grib))

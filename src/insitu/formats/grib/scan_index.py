@@ -13,7 +13,6 @@ when their values are read: another grid or parameter than expected is an error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 
 from insitu.errors import NotFoundError
 from insitu.formats.grib.composed_header import INSTANT_OF, compose_headers
@@ -28,8 +27,8 @@ from insitu.formats.grib.variables import FieldTable, has_same_header
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import VirtualGroup
 
 __all__ = ["GRIB_INDEX", "scan_grib_index"]
@@ -41,26 +40,12 @@ Guess = tuple[GribField, FieldDescription, bool]
 """A header, its description, and whether its parameter is the only one that the line can mean."""
 
 
-def scan_grib_index(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan the GRIB file of an index.
-
-    Parameters
-    ----------
-    window
-        The index.
-    group, variables, errors
-        As for a GRIB file.
-    """
-    problems = Problems(errors)
+def scan_grib_index(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the datasets of the GRIB file that an index belongs to."""
+    problems = Problems(request.errors)
     names = data_file_names(window.url)
-    with SiblingFiles(window) as neighbours:
-        file = next((found for name in names if (found := neighbours.open_sibling(window, name)) is not None), None)
+    with SiblingFiles(window) as siblings:
+        file = next((found for name in names if (found := siblings.open_sibling(window, name)) is not None), None)
         if file is None:
             raise NotFoundError(
                 "the GRIB file of the index is missing: "
@@ -69,47 +54,49 @@ def scan_grib_index(
             )
         lines = read_index(window, file.size)
         broken = BrokenMessages(problems, file.url)
-        looks = SampledMessages(file, {line.offset: line.length for line in lines}, broken)
-        table = _table(lines, looks)
-        tree = build_tree(FoundFields(table, len(looks.lengths), broken.unsupported), file.source.describe(), problems)
-    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
+        samples = SampledMessages(file, {line.offset: line.length for line in lines}, broken)
+        table = _table(lines, samples)
+        tree = build_tree(
+            FoundFields(table, len(samples.lengths), broken.unsupported), file.source.describe(), problems
+        )
+    return request.select(tree, url=window.url)
 
 
-def _table(lines: list[IndexLine], looks: SampledMessages) -> FieldTable:
+def _table(lines: list[IndexLine], samples: SampledMessages) -> FieldTable:
     """Return all fields: those whose messages were read, and those that the lines describe."""
-    looks.read(line.offset for line in lines[:1])
-    if not looks.messages:
-        return _read_all_headers(looks)
-    first = next(iter(looks.messages.values())).fields[0]
+    samples.read(line.offset for line in lines[:1])
+    if not samples.messages:
+        return _read_all_headers(samples)
+    first = next(iter(samples.messages.values())).fields[0]
     centre = int.from_bytes(first.identification[5:7], "big") if first.edition == 2 else -1
-    said: dict[IndexLine, ParsedLine | None] = {}
+    parsed: dict[IndexLine, ParsedLine | None] = {}
     models: dict[Model, IndexLine] = {}
     for line in lines:
         if line.words is not None and line.time is not None:
-            said[line] = found = parse_inventory_line(*line.words, centre)
+            parsed[line] = found = parse_inventory_line(*line.words, centre)
             if found is not None:
                 models.setdefault(found.model, line)
         elif line.mars_words is not None and line.time is not None:
             models.setdefault(model_key(dict(line.mars_words)), line)
     texts = Counter((line.time, line.words or line.mars_words) for line in lines)
-    looks.read(
+    samples.read(
         line.offset
         for line in lines
         if texts[line.time, line.words or line.mars_words] > 1
-        or (line.words is not None and said[line] is None)
+        or (line.words is not None and parsed[line] is None)
         or line.time is None
     )
-    looks.read([*(line.offset for line in models.values()), *looks.in_first_bytes()])
-    headers = {model: _field(looks, line) for model, line in models.items()}
-    said |= _parse_words(lines, headers, looks)
-    guesses = _guess_headers(lines, said, headers, looks)
+    samples.read([*(line.offset for line in models.values()), *samples.in_first_bytes()])
+    headers = {model: _field(samples, line) for model, line in models.items()}
+    parsed |= _parse_words(lines, headers, samples)
+    guesses = _guess_headers(lines, parsed, headers, samples)
     if guesses is None:
-        return _read_all_headers(looks)
-    return _merge_fields(lines, guesses, looks)
+        return _read_all_headers(samples)
+    return _merge_fields(lines, guesses, samples)
 
 
 def _parse_words(
-    lines: list[IndexLine], headers: dict[Model, GribField | None], looks: SampledMessages
+    lines: list[IndexLine], headers: dict[Model, GribField | None], samples: SampledMessages
 ) -> dict[IndexLine, ParsedLine | None]:
     """Parse the MARS words of lines; of each kind that they leave open, one message is read."""
     found: dict[IndexLine, ParsedLine | None] = {}
@@ -120,21 +107,21 @@ def _parse_words(
         found[line] = parse_mars_words(words, model) if model is not None else None
         if found[line] is None:
             examples.setdefault(field_kind(words), line)
-    looks.read(line.offset for line in examples.values())
+    samples.read(line.offset for line in examples.values())
     for line, words in objects:
         model, example = headers[model_key(words)], examples.get(field_kind(words))
-        seen = _field(looks, example) if example is not None else None
+        seen = _field(samples, example) if example is not None else None
         if found[line] is None and model is not None and seen is not None:
-            meant = parameter_in_header(seen)
-            found[line] = parse_mars_words(words, model, meant) if meant is not None else None
+            parameter = parameter_in_header(seen)
+            found[line] = parse_mars_words(words, model, parameter) if parameter is not None else None
     return found
 
 
 def _guess_headers(
     lines: list[IndexLine],
-    said: dict[IndexLine, ParsedLine | None],
+    parsed: dict[IndexLine, ParsedLine | None],
     headers: dict[Model, GribField | None],
-    looks: SampledMessages,
+    samples: SampledMessages,
 ) -> dict[IndexLine, Guess] | None:
     """Return the header of each line, reading messages where needed.
 
@@ -142,10 +129,10 @@ def _guess_headers(
     """
     guesses: dict[IndexLine, Guess] = {}
     for _ in range(2):
-        _narrow_parameters(lines, said, looks)
+        _narrow_parameters(lines, parsed, samples)
         unclear: dict[str, int] = {}
         for line in lines:
-            words = said.get(line)
+            words = parsed.get(line)
             if words is None or line in guesses:
                 continue
             guess = _guess_header(words, line, headers)
@@ -155,113 +142,113 @@ def _guess_headers(
                 unclear.setdefault(line.words[0], line.offset)
         if not unclear:
             break
-        looks.read(unclear.values())
-    looks.read(line.offset for line in lines if line not in guesses)
-    return guesses if _is_consistent(guesses, looks) else None
+        samples.read(unclear.values())
+    samples.read(line.offset for line in lines if line not in guesses)
+    return guesses if _is_consistent(guesses, samples) else None
 
 
-def _is_consistent(guesses: dict[IndexLine, Guess], looks: SampledMessages) -> bool:
+def _is_consistent(guesses: dict[IndexLine, Guess], samples: SampledMessages) -> bool:
     """Return whether all lines whose message was read agree with its header."""
-    for line, (_, told, _) in guesses.items():
-        if line.offset in looks.messages:
-            real = looks.descriptions.get((line.offset, line.number))
-            if real is None or not has_same_header(real, told):
+    for line, (_, guess, _) in guesses.items():
+        if line.offset in samples.messages:
+            description = samples.descriptions.get((line.offset, line.number))
+            if description is None or not has_same_header(description, guess):
                 return False
     return True
 
 
 def _narrow_parameters(
-    lines: list[IndexLine], said: dict[IndexLine, ParsedLine | None], looks: SampledMessages
+    lines: list[IndexLine], parsed: dict[IndexLine, ParsedLine | None], samples: SampledMessages
 ) -> None:
     """Reduce names that stand for several parameters to the one that was found in a message."""
     seen: dict[str, tuple[int, int, int]] = {}
     for line in lines:
-        field = _field(looks, line)
+        field = _field(samples, line)
         if line.words is not None and field is not None and field.edition == 2:
             seen[line.words[0]] = (field.discipline, field.product[9], field.product[10])
-    for line, words in said.items():
+    for line, words in parsed.items():
         if words is not None and line.words is not None and seen.get(line.words[0]) in words.parameters:
-            said[line] = words._replace(parameters=(seen[line.words[0]],))
+            parsed[line] = words._replace(parameters=(seen[line.words[0]],))
 
 
-def _guess_header(said: ParsedLine, line: IndexLine, headers: dict[Model, GribField | None]) -> Guess | None:
+def _guess_header(parsed: ParsedLine, line: IndexLine, headers: dict[Model, GribField | None]) -> Guess | None:
     """Return the header of a line; None if several differing ones are possible."""
-    model = headers.get(said.model)
+    model = headers.get(parsed.model)
     if model is None or line.time is None or model.edition != 2:
         return None
     template = int.from_bytes(model.product[7:9], "big")
-    if INSTANT_OF.get(template) is None or (said.member is not None and INSTANT_OF[template] != 1):
+    if INSTANT_OF.get(template) is None or (parsed.member is not None and INSTANT_OF[template] != 1):
         return None
     if len(model.product) < 34 or len(model.identification) < 21:
         return None
     model = model._replace(offset=line.offset, length=line.length, number=line.number)
-    fields = list(compose_headers(said, line.time, model))
-    told = [describe(field) for field in fields]
-    if not all(has_same_header(told[0], other) for other in told[1:]):
+    fields = list(compose_headers(parsed, line.time, model))
+    descriptions = [describe(field) for field in fields]
+    if not all(has_same_header(descriptions[0], other) for other in descriptions[1:]):
         return None
-    if line.mars_words is not None and told[0].keys["paramId"] in (0, UNDEFINED):
+    if line.mars_words is not None and descriptions[0].keys["paramId"] in (0, UNDEFINED):
         return None  # MARS has a name for everything
-    return fields[0], told[0], line.words is not None and len(said.parameters) == 1
+    return fields[0], descriptions[0], line.words is not None and len(parsed.parameters) == 1
 
 
-def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], looks: SampledMessages) -> FieldTable:
+def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], samples: SampledMessages) -> FieldTable:
     """Return the table of all fields, from messages and lines."""
     products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
-        if not (odd := looks.find_unexplained(products)):
+        if not (unexplained := samples.find_unexplained(products)):
             break
-        looks.read(odd)
-    several = len(looks.grids()) > 1
+        samples.read(unexplained)
+    several = len(samples.grids()) > 1
     table = FieldTable([], [], {})
     placed: list[Guess] = []
     doubtful: list[int] = []
     for line, guess in guesses.items():
-        if line.offset in looks.tried:
+        if line.offset in samples.tried:
             continue
         if several:
-            other = looks.grid_of(line.offset, products.get(line.offset, 0))
+            other = samples.grid_of(line.offset, products.get(line.offset, 0))
             if other is None:
                 doubtful.append(line.offset)
                 continue
             field = guess[0]._replace(grid=other.grid)
             guess = (field, describe(field), guess[2])
         placed.append(guess)
-    looks.read(doubtful)
-    if not _is_consistent(guesses, looks):
-        return _read_all_headers(looks)
-    order = {offset: place for place, offset in enumerate(looks.lengths)}
+    samples.read(doubtful)
+    if not _is_consistent(guesses, samples):
+        return _read_all_headers(samples)
+    order = {offset: place for place, offset in enumerate(samples.lengths)}
     found: list[tuple[GribField, FieldDescription, bool | None]] = [
-        (field, looks.descriptions[field.offset, field.number], None) for field in _sampled_fields(looks)
+        (field, samples.descriptions[field.offset, field.number], None) for field in _sampled_fields(samples)
     ]
     found += placed
-    for field, told, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
+    for field, description, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
         if precise is not None:
             table.unverified[len(table.fields)] = precise
         table.fields.append(field)
-        table.descriptions.append(told)
+        table.descriptions.append(description)
     return table
 
 
-def _read_all_headers(looks: SampledMessages) -> FieldTable:
+def _read_all_headers(samples: SampledMessages) -> FieldTable:
     """Return all fields, by reading all headers."""
-    looks.read(looks.lengths)
-    order = {offset: place for place, offset in enumerate(looks.lengths)}
-    fields = sorted(_sampled_fields(looks), key=lambda field: (order[field.offset], field.number))
-    return FieldTable(fields, [looks.descriptions[field.offset, field.number] for field in fields])
+    samples.read(samples.lengths)
+    order = {offset: place for place, offset in enumerate(samples.lengths)}
+    fields = sorted(_sampled_fields(samples), key=lambda field: (order[field.offset], field.number))
+    return FieldTable(fields, [samples.descriptions[field.offset, field.number] for field in fields])
 
 
-def _sampled_fields(looks: SampledMessages) -> list[GribField]:
+def _sampled_fields(samples: SampledMessages) -> list[GribField]:
     return [
         field
-        for message in looks.messages.values()
+        for message in samples.messages.values()
         for field in message.fields
-        if (field.offset, field.number) in looks.descriptions
+        if (field.offset, field.number) in samples.descriptions
     ]
 
 
-def _field(looks: SampledMessages, line: IndexLine) -> GribField | None:
-    message = looks.messages.get(line.offset)
+def _field(samples: SampledMessages, line: IndexLine) -> GribField | None:
+    message = samples.messages.get(line.offset)
     return message.fields[line.number] if message is not None and line.number < len(message.fields) else None
 
 
-GRIB_INDEX = Format(is_grib_index, scan_grib_index)
+GRIB_INDEX = Format(is_grib_index, with_keywords(scan_grib_index))

@@ -162,7 +162,7 @@ def _read_edition1(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
 def _read_edition2(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
     """Read GRIB 2: one section after the other, up to the end of the message."""
     offset, discipline = reach.offset, reach.data[6]
-    held = {1: b"", 2: b"", 3: b"", 4: b""}
+    sections = {1: b"", 2: b"", 3: b"", 4: b""}
     fields: list[GribField] = []
     at, header = 16, 0
     packing, bitmap = b"", 0
@@ -179,18 +179,22 @@ def _read_edition2(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
         if number != 7:
             layout.append((at, start))
         if number <= 4:
-            held[number] = yield from reach.take(at, size, 512)
+            sections[number] = yield from reach.take(at, size, 512)
         elif number == 5 and not fields:
             packing = yield from reach.take(at, min(size, 21), 512)
         elif number == 6 and not fields and size > 5:
             bitmap = (yield from reach.take(at, 6, 512))[5]
         elif number == 7:
             header = header or at
-            if not (held[1] and held[3] and held[4]):
+            if not (sections[1] and sections[3] and sections[4]):
                 raise FormatError(
                     "a data section has no product definition", offset=offset + at, structure="GRIB section 7"
                 )
-            fields.append(GribField(offset, length, len(fields), 2, discipline, held[1], held[2], held[3], held[4]))
+            fields.append(
+                GribField(
+                    offset, length, len(fields), 2, discipline, sections[1], sections[2], sections[3], sections[4]
+                )
+            )
             if len(fields) > FIELDS_LIMIT:
                 raise FormatError(
                     f"the message has more than {FIELDS_LIMIT} fields", offset=offset, structure="GRIB message"
@@ -198,8 +202,8 @@ def _read_edition2(reach: _MessageBytes, length: int) -> Walk[GribMessage]:
         at += size
     if at != length - 4 or not fields:
         raise FormatError("the sections do not fill the message", offset=offset + at, structure="GRIB section 8")
-    alike = tuple(layout) if len(fields) == 1 else ()
-    return GribMessage(offset, length, fields, header, packing, bitmap, alike)
+    similar_layout = tuple(layout) if len(fields) == 1 else ()
+    return GribMessage(offset, length, fields, header, packing, bitmap, similar_layout)
 
 
 def read_similar_message(before: GribMessage, offset: int, data: bytes, size: int) -> GribMessage | None:
@@ -225,19 +229,19 @@ def read_similar_message(before: GribMessage, offset: int, data: bytes, size: in
     length = int.from_bytes(data[8:16], "big")
     if data[at + 4] != 7 or at + int.from_bytes(data[at : at + 4], "big") != length - 4 or length > size - offset:
         return None
-    held = {1: b"", 2: b"", 3: b"", 4: b""}
+    sections = {1: b"", 2: b"", 3: b"", 4: b""}
     old = before.fields[0]
     packing, bitmap = b"", 0
     for start, head in before.layout:
         number, stop = head[4], start + int.from_bytes(head[:4], "big")
         if number <= 4:
-            held[number] = data[start:stop]
+            sections[number] = data[start:stop]
         elif number == 5:
             packing = data[start : min(stop, start + 21)]
         elif stop > start + 5:
             bitmap = data[start + 5]
     # The same bytes as the same object: their hash is known.
-    identification = old.identification if held[1] == old.identification else held[1]
-    grid = old.grid if held[3] == old.grid else held[3]
-    field = GribField(offset, length, 0, 2, data[6], identification, held[2], grid, held[4])
+    identification = old.identification if sections[1] == old.identification else sections[1]
+    grid = old.grid if sections[3] == old.grid else sections[3]
+    field = GribField(offset, length, 0, 2, data[6], identification, sections[2], grid, sections[4])
     return GribMessage(offset, length, [field], at, packing, bitmap, before.layout)

@@ -48,16 +48,16 @@ class FieldTable:
 
     def header(self, number: int, name: str) -> Any:
         """Return the value of one field along a possible dimension."""
-        told = self.descriptions[number]
-        return getattr(told, name) if name in NUMBER_KEYS else told.keys[name]
+        description = self.descriptions[number]
+        return getattr(description, name) if name in NUMBER_KEYS else description.keys[name]
 
     def headers(self, numbers: Sequence[int], name: str) -> list[Any]:
         """Return the values of some fields along a possible dimension."""
-        told = self.descriptions
+        descriptions = self.descriptions
         if name not in NUMBER_KEYS:
-            return [told[number].keys[name] for number in numbers]
+            return [descriptions[number].keys[name] for number in numbers]
         place = FieldDescription._fields.index(name)
-        return [told[number][place] for number in numbers]
+        return [descriptions[number][place] for number in numbers]
 
 
 def has_same_header(one: FieldDescription, other: FieldDescription) -> bool:
@@ -133,11 +133,13 @@ class GribVariable:
         else:
             offset = np.array([field.offset for field in own], np.int64)
             length = np.array([field.length for field in own], np.int64)
-            which = np.searchsorted(numbers, [field.number for field in own]) if len(numbers) > 1 else None
-            chunks = _chunks(grid, source, self.cells[:, long], offset, length, which)
-        told = " ".join([*self.coordinates, *self.geography.names, *(["valid_time"] if self.has_valid_time else [])])
+            positions = np.searchsorted(numbers, [field.number for field in own]) if len(numbers) > 1 else None
+            chunks = _chunks(grid, source, self.cells[:, long], offset, length, positions)
+        coordinates = " ".join(
+            [*self.coordinates, *self.geography.names, *(["valid_time"] if self.has_valid_time else [])]
+        )
         assert len(shape) == len(names)
-        attributes = {**self.attributes, "coordinates": told}
+        attributes = {**self.attributes, "coordinates": coordinates}
         return VirtualArray.of(Tile(axes, encodings, chunks), dims=names, attributes=attributes)
 
     @property
@@ -217,7 +219,7 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
     if "GRIB_cfName" in attributes:
         attributes["standard_name"] = attributes["GRIB_cfName"]
     coordinates: dict[str, GribCoordinate] = {}
-    where = np.zeros((len(numbers), len(HEADERS)), np.int64)
+    cells = np.zeros((len(numbers), len(HEADERS)), np.int64)
     place = np.zeros(len(numbers), np.int64)
     for key in HEADERS:
         if table.header(numbers[0], key) == UNDEFINED:
@@ -225,15 +227,15 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
         name = attributes.get("GRIB_typeOfLevel", key) if key == "level" else key
         coordinate, places = _coordinate(key, name, tuple(table.headers(numbers, key)))
         if places is not None:
-            where[:, len(coordinates)] = places
+            cells[:, len(coordinates)] = places
             place = place * len(coordinate.values) + places
         coordinates[coordinate.name] = coordinate
     # Of messages that claim one place, the first counts, as in cfgrib.
-    kept = np.arange(len(numbers))
+    first_of_cell = np.arange(len(numbers))
     if len(numbers) > 1 and (place[1:] <= place[:-1]).any():
-        kept = np.sort(np.unique(place, return_index=True)[1])
+        first_of_cell = np.sort(np.unique(place, return_index=True)[1])
     elif len(numbers) > 1 and not coordinates:
-        kept = kept[:1]
+        first_of_cell = first_of_cell[:1]
     name = attributes.get("GRIB_cfVarName", "unknown")
     if name in (UNDEFINED, "unknown"):
         name = attributes.get("GRIB_shortName", f"paramId_{keys['paramId']}")
@@ -245,9 +247,11 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
         geography=find_grid_coordinates(first, keys["geometry"]),
         attributes=attributes,
         first=first,
-        cells=where[kept][:, : len(coordinates)],
-        numbers=np.asarray(numbers, np.int64)[kept],
-        repeated=tuple(np.delete(np.asarray(numbers, np.int64), kept).tolist()) if len(kept) < len(numbers) else (),
+        cells=cells[first_of_cell][:, : len(coordinates)],
+        numbers=np.asarray(numbers, np.int64)[first_of_cell],
+        repeated=tuple(np.delete(np.asarray(numbers, np.int64), first_of_cell).tolist())
+        if len(first_of_cell) < len(numbers)
+        else (),
         check=_expected_headers(table, numbers),
     )
 
@@ -272,14 +276,14 @@ def _coordinate(key: str, name: str, values: tuple[Any, ...]) -> tuple[GribCoord
 
     Cached: files of an archive have the same levels.
     """
-    told = {
+    attributes = {
         "long_name": f"original GRIB coordinate for key: {key}({name})",
         "units": "1",
         **COORDINATES.get(name, {}),
     }
     if all(value == values[0] for value in values):
-        return GribCoordinate(key, name, np.array(values[:1]), told), None
+        return GribCoordinate(key, name, np.array(values[:1]), attributes), None
     distinct, places = np.unique(np.array(values), return_inverse=True)
-    if told.get("stored_direction") == "decreasing":
+    if attributes.get("stored_direction") == "decreasing":
         distinct, places = distinct[::-1], len(distinct) - 1 - places
-    return GribCoordinate(key, name, distinct, told), places.reshape(-1)
+    return GribCoordinate(key, name, distinct, attributes), places.reshape(-1)

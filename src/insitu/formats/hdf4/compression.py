@@ -32,8 +32,8 @@ def hdf4_rle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     def run(data: Data, out: Octets | None) -> Data:
         raw = as_octets(data).tobytes()
         parts: list[bytes] = []
-        at = made = 0
-        while made < limit and at < len(raw):
+        at = written = 0
+        while written < limit and at < len(raw):
             head = raw[at]
             if head & RUN:
                 part = raw[at + 1 : at + 2] * ((head & ~RUN) + SHORTEST_RUN)
@@ -42,9 +42,9 @@ def hdf4_rle(configuration: Configuration, form: BufferSpec) -> DecodeStep:
                 part = raw[at + 1 : at + 2 + head]
                 at += 2 + head
             parts.append(part)
-            made += len(part)
-        if made < limit:
-            raise CodecError(f"the data ends after {made} of {limit} bytes", codec="hdf4_rle")
+            written += len(part)
+        if written < limit:
+            raise CodecError(f"the data ends after {written} of {limit} bytes", codec="hdf4_rle")
         return b"".join(parts)[:limit]
 
     return DecodeStep("hdf4_rle", run, form.compressor_output())
@@ -65,11 +65,11 @@ def hdf4_nbit(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         raw = as_octets(data)
         if raw.size * 8 < count * length:
             raise CodecError(f"{raw.size} bytes cannot hold {count} times {length} bits", codec="hdf4_nbit")
-        kept = np.unpackbits(raw, count=count * length).reshape(count, length)
+        stored = np.unpackbits(raw, count=count * length).reshape(count, length)
         bits = np.full((count, 8 * size), int(ones), np.uint8)
-        bits[:, top : top + length] = kept
+        bits[:, top : top + length] = stored
         if sign:
-            bits[:, :top] = kept[:, :1]
+            bits[:, :top] = stored[:, :1]
         return np.packbits(bits)
 
     return DecodeStep("hdf4_nbit", run, BufferSpec(-(-count * length // 8) + 8, False))

@@ -30,7 +30,9 @@ CODER = 18
 LARGEST_JOINED = 1 << 24
 """Most bytes of data in several pieces that is read and kept."""
 LARGEST_TABLE = 1 << 28
+"""Bytes of a table, such as the Vdata of chunks, that is read whole: a damaged length must not become an allocation."""
 BLOCKS_LIMIT = 1 << 20
+"""Most numbers in one table of linked blocks."""
 NESTING_LIMIT = 4
 """Special elements that may refer to each other; more is a cycle."""
 HOLE = -1
@@ -210,15 +212,20 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
     if coder == NBIT:
         kind, sign, ones, start, bits = take_fields(">iHHii", head, at, "compressed element")
         size = np.dtype(TYPES.get(kind & 0xFF, "V0")).itemsize
-        said = {"size": size, "start": start, "length": bits, "sign": bool(sign), "ones": bool(ones)}
-        return ref, Codec("hdf4_nbit", said)
+        configuration = {"size": size, "start": start, "length": bits, "sign": bool(sign), "ones": bool(ones)}
+        return ref, Codec("hdf4_nbit", configuration)
     if coder == HUFFMAN:
         (skip,) = take_fields(">i", head, at, "compressed element")
         return ref, Codec("hdf4_huffman", {"skip": skip})
     if coder == SZIP:
         _, line, options, bits, block = take_fields(">IIIBB", head, at, "compressed element")
-        told = {"options_mask": options, "pixels_per_block": block, "bits_per_pixel": bits, "pixels_per_scanline": line}
-        return ref, Codec("hdf4_szip", told)
+        configuration = {
+            "options_mask": options,
+            "pixels_per_block": block,
+            "bits_per_pixel": bits,
+            "pixels_per_scanline": line,
+        }
+        return ref, Codec("hdf4_szip", configuration)
     raise UnsupportedError(
         f"compression {NAMES.get(coder, f'method {coder}')} is not supported",
         url=url,
@@ -229,7 +236,7 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
 
 def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]]]:
     """Return the ranges of linked blocks, listed by chained tables."""
-    total, usual, count, ref = take_fields(">iiiH", head, 2, "linked blocks")
+    total, block_length, count, ref = take_fields(">iiiH", head, 2, "linked blocks")
     if not 0 < count <= BLOCKS_LIMIT:
         raise FormatError(f"a block table of {count} blocks is not valid", url=found.url, structure="linked blocks")
     ranges: list[tuple[int, int]] = []
@@ -246,7 +253,7 @@ def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]
             if total <= 0:
                 break
             if not number:
-                length = min(max(usual, 1), total)
+                length = min(max(block_length, 1), total)
                 ranges.append((HOLE, length))
                 total -= length
                 continue
@@ -310,7 +317,7 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     rows = np.frombuffer(data, row, table.records)
     index = rows["origin"].astype(np.int64).reshape(-1, ndim)
     places = found.find_many(CHUNK, rows["ref"])
-    lost = (rows["tag"] != NULL) & ((rows["tag"] != CHUNK) | ~places.there)
+    lost = (rows["tag"] != NULL) & ((rows["tag"] != CHUNK) | ~places.exists)
     if lost.any():
         first = int(lost.argmax())
         raise FormatError(
@@ -319,7 +326,7 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
             offset=values.offset,
             structure="chunk table",
         )
-    index, places = index[places.there], places.present()
+    index, places = index[places.exists], places.present()
     packed = np.flatnonzero(places.special)
     spans = zip(places.offset[packed].tolist(), np.minimum(places.length[packed], CODER + 16).tolist(), strict=True)
     heads = yield ExactRanges(list(spans))
@@ -327,15 +334,15 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     stored = found.find_many(COMPRESSED_DATA, refs)
     begin, length = places.offset.copy(), places.length.copy()
     begin[packed], length[packed] = stored.offset, stored.length
-    for number in np.flatnonzero(~stored.there).tolist():
+    for number in np.flatnonzero(~stored.exists).tolist():
         _check_empty(heads[number], found, int(refs[number]))
-    kept = np.ones(len(index), bool)
-    kept[packed] = stored.there
+    has_chunk = np.ones(len(index), bool)
+    has_chunk[packed] = stored.exists
     of_row: list[Codec | None] = [None] * len(index)
     for at, codec in zip(packed.tolist(), codecs, strict=True):
         of_row[at] = codec
     joined: dict[int, bytes] = {}
-    for number in np.flatnonzero(stored.there & stored.special).tolist():
+    for number in np.flatnonzero(stored.exists & stored.special).tolist():
         at = int(packed[number])
         pieces = yield from _uncompressed_ranges(
             found, ObjectLocation(int(stored.offset[number]), int(stored.length[number]), True)
@@ -343,11 +350,11 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
         begin[at], length[at] = pieces[0] if pieces else (0, 0)
         if len(pieces) != 1 or pieces[0][0] == HOLE:
             joined[at] = yield from join_pieces(found, pieces)
-    if not kept.all():
-        moved = np.cumsum(kept) - 1
+    if not has_chunk.all():
+        moved = np.cumsum(has_chunk) - 1
         joined = {int(moved[at]): data for at, data in joined.items()}
-        of_row = [codec for codec, keep in zip(of_row, kept.tolist(), strict=True) if keep]
-    return ChunkedData(shape, chunk, index[kept], begin[kept], length[kept], of_row, joined, fill)
+        of_row = [codec for codec, keep in zip(of_row, has_chunk.tolist(), strict=True) if keep]
+    return ChunkedData(shape, chunk, index[has_chunk], begin[has_chunk], length[has_chunk], of_row, joined, fill)
 
 
 def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt.NDArray[np.int64]]:
@@ -361,9 +368,9 @@ def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt
     for number, head in enumerate(heads):
         if head[:2] != b"\0\x03":
             raise UnsupportedError("chunks in linked blocks are not supported", url=url, structure="chunk")
-        said = head[10:]
-        if said not in known:
-            known[said] = _compression(head, url, 0)[1]
-        codecs.append(known[said])
+        parameters = head[10:]
+        if parameters not in known:
+            known[parameters] = _compression(head, url, 0)[1]
+        codecs.append(known[parameters])
         refs[number] = head[8] << 8 | head[9]
     return codecs, refs

@@ -146,9 +146,9 @@ def _resolve_beside(url: str, name: str) -> str:
 
 
 def _fill(dataset: ScientificDataset) -> bytes:
-    said, dtype = dataset.attributes.get("_FillValue"), dataset.dtype
-    if isinstance(said, str) and dtype.kind == "S":
-        said = said.encode("utf-8", "replace")
-    if said is None or isinstance(said, str) or np.size(said) != 1:
+    declared, dtype = dataset.attributes.get("_FillValue"), dataset.dtype
+    if isinstance(declared, str) and dtype.kind == "S":
+        declared = declared.encode("utf-8", "replace")
+    if declared is None or isinstance(declared, str) or np.size(declared) != 1:
         return dataset.default_fill
-    return np.asarray(said).astype(dtype).tobytes()
+    return np.asarray(declared).astype(dtype).tobytes()

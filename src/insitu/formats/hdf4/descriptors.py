@@ -21,7 +21,9 @@ __all__ = ["MAGIC", "SPECIAL", "ObjectLocation", "ObjectLocations", "ObjectTable
 MAGIC = b"\x0e\x03\x13\x01"
 SPECIAL = 0x4000
 BLOCKS_LIMIT = 1 << 16
+"""Most blocks of descriptors: each names the next, so every one costs a read of its own."""
 OBJECTS_LIMIT = 1 << 24
+"""Most objects of a file; a reference has 16 bits, so each tag has at most 65,535."""
 _ROW = np.dtype([("tag", ">u2"), ("ref", ">u2"), ("offset", ">i4"), ("length", ">i4")])
 
 
@@ -37,14 +39,14 @@ class ObjectLocation(NamedTuple):
 class ObjectLocations(NamedTuple):
     """Where many objects lie, as columns."""
 
-    there: npt.NDArray[np.bool_]
+    exists: npt.NDArray[np.bool_]
     offset: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     special: npt.NDArray[np.bool_]
 
     def present(self) -> ObjectLocations:
         """Return those that exist."""
-        keep = self.there
+        keep = self.exists
         return ObjectLocations(keep[keep], self.offset[keep], self.length[keep], self.special[keep])
 
 
@@ -58,8 +60,8 @@ class ObjectTable:
             rows["offset"].astype(np.int64),
             rows["length"].astype(np.int64),
         )
-        there = (tag > 1) & (offset >= 0) & (length >= 0)  # others are nothing, or were never written
-        rows, tag, offset, length = rows[there], tag[there], offset[there], length[there]
+        exists = (tag > 1) & (offset >= 0) & (length >= 0)  # others are nothing, or were never written
+        rows, tag, offset, length = rows[exists], tag[exists], offset[exists], length[exists]
         beyond = offset + length > size
         if beyond.any():
             first = int(beyond.argmax())

@@ -34,8 +34,9 @@ from insitu.formats.parsing.fields import take_fields
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import ExactRanges, Parallel, Walk, run, to_format_error
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import refuse_group, select_variables
+from insitu.formats.variable_filter import refuse_group
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["HDF4", "is_hdf4", "scan_hdf4"]
@@ -62,29 +63,10 @@ def is_hdf4(window: ReadCache) -> bool:
     return window.head[:4] == MAGIC
 
 
-def scan_hdf4(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan an HDF4 file.
-
-    Parameters
-    ----------
-    window
-        The file's bytes.
-    group
-        None: datasets of HDF4 have no groups.
-    variables
-        Only these datasets, and those of the names of their dimensions.
-    errors
-        "raise" or "warn".
-    """
-    refuse_group(group, url=window.url)
-    problems = Problems(errors)
-    asked = None if variables is None else {name.strip("/") for name in variables}
+def scan_hdf4(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the datasets of an HDF4 file, which have no groups."""
+    refuse_group(request.group, url=window.url)
+    problems = Problems(request.errors)
     attributes, datasets = run(_read_file(window.size, window.url), window)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
@@ -95,7 +77,7 @@ def scan_hdf4(
             if not dataset.is_bare_scale(name):
                 arrays[name] = array_of(dataset, source)
         except InsituError as problem:
-            if asked is None or name in asked:
+            if request.name_of(name) is not None:
                 problems.leave_out(
                     name, to_format_error(problem, structure="HDF4 dataset").with_context(url=window.url)
                 )
@@ -109,7 +91,7 @@ def scan_hdf4(
     tree = VirtualGroup(
         arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited))
     )
-    return select_variables(tree, variables, url=window.url)
+    return request.select(tree, url=window.url)
 
 
 def _read_file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, ScientificDataset | InsituError]]]:
@@ -118,8 +100,12 @@ def _read_file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, Scie
     groups = yield from _read_all(found, VGROUP, parse_vgroup)
     tables = yield from _read_all(found, VDATA_HEADER, parse_vdata)
     roots = [group for group in groups.values() if group.kind == "CDF0.0"]
-    wanted = {member for root in roots for member in root.members}
-    own = [group for ref, group in groups.items() if group.kind == "Var0.0" and (not roots or (VGROUP, ref) in wanted)]
+    root_members = {member for root in roots for member in root.members}
+    own = [
+        group
+        for ref, group in groups.items()
+        if group.kind == "Var0.0" and (not roots or (VGROUP, ref) in root_members)
+    ]
     attributes: dict[str, Any] = {}
     for root in roots:
         attributes |= yield from _attributes(found, root, tables)
@@ -233,8 +219,8 @@ def _numeric(
         raise FormatError(
             "the dataset has no dimensions", url=found.url, offset=place.offset, structure="numeric data group"
         )
-    (said,) = yield ExactRanges([(record.offset, record.length)])
-    (rank,) = take_fields(">H", said, 0, "dimensions")
+    (dimensions,) = yield ExactRanges([(record.offset, record.length)])
+    (rank,) = take_fields(">H", dimensions, 0, "dimensions")
     if rank > 32:
         raise FormatError(
             f"the dataset has an invalid number of dimensions, {rank}",
@@ -242,15 +228,15 @@ def _numeric(
             offset=record.offset,
             structure="dimensions",
         )
-    shape = take_fields(f">{rank}i", said, 2, "dimensions")
-    _, number = take_fields(">HH", said, 2 + 4 * rank, "dimensions")
+    shape = take_fields(f">{rank}i", dimensions, 2, "dimensions")
+    _, number = take_fields(">HH", dimensions, 2 + 4 * rank, "dimensions")
     kind = found.find(NUMBER_TYPE, number)
     if kind is None or kind.length < 4:
         raise FormatError(
             "the dataset has no number type", url=found.url, offset=record.offset, structure="number type"
         )
-    (told,) = yield ExactRanges([(kind.offset, 4)])
-    dtype = _dtype(told, found, kind.offset)
+    (number_type,) = yield ExactRanges([(kind.offset, 4)])
+    dtype = _dtype(number_type, found, kind.offset)
     if data_refs is None and DATA not in members:
         raise FormatError(
             "the dataset names no data", url=found.url, offset=place.offset, structure="numeric data group"
@@ -288,7 +274,7 @@ def _numeric(
         stored,
         unlimited,
         found.url,
-        _default_fill(told[1], dtype),
+        _default_fill(number_type[1], dtype),
     )
 
 
@@ -319,14 +305,14 @@ def _default_fill(number_type: int, dtype: np.dtype[Any]) -> bytes:
     return signed.astype(signed.dtype.newbyteorder(dtype.byteorder)).tobytes()
 
 
-def _dtype(told: bytes, found: ObjectTable, offset: int) -> np.dtype[Any]:
+def _dtype(number_type: bytes, found: ObjectTable, offset: int) -> np.dtype[Any]:
     """Return the type by an entry of version, type, bits, and a class (for numbers the byte order)."""
-    name = TYPES.get(told[1])
+    name = TYPES.get(number_type[1])
     if name is None:
         raise UnsupportedError(
-            f"HDF4 number type {told[1]} is not supported", url=found.url, offset=offset, structure="number type"
+            f"HDF4 number type {number_type[1]} is not supported", url=found.url, offset=offset, structure="number type"
         )
-    return np.dtype(name).newbyteorder("<" if told[3] == LITTLE_ENDIAN else ">")
+    return np.dtype(name).newbyteorder("<" if number_type[3] == LITTLE_ENDIAN else ">")
 
 
 def eos2_structures(attributes: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -341,4 +327,4 @@ def eos2_structures(attributes: Mapping[str, Any], names: Collection[str]) -> tu
     return parse_grids(text), tuple(sorted(set(_GEOLOCATION.findall(text)) & set(names)))
 
 
-HDF4 = Format(is_hdf4, scan_hdf4)
+HDF4 = Format(is_hdf4, with_keywords(scan_hdf4))

@@ -7,6 +7,7 @@ from insitu.formats.hdf5.scan import scan_hdf5
 from insitu.formats.hdf5.structures.superblock import SIGNATURE
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import with_keywords
 
 __all__ = ["HDF5", "is_hdf5"]
 
@@ -36,4 +37,4 @@ def _is_behind_head(window: ReadCache, place: int) -> bool:
     return SIGNATURE in window.source.read_many(places)
 
 
-HDF5 = Format(is_hdf5, scan_hdf5)
+HDF5 = Format(is_hdf5, with_keywords(scan_hdf5))

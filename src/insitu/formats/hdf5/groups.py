@@ -49,17 +49,17 @@ class GroupBuilder:
 
     def __init__(
         self,
-        neighbours: SiblingFiles,
+        siblings: SiblingFiles,
         window: ReadCache,
         file: FileContext,
         problems: Problems,
-        wanted: set[int] | None,
+        selected: set[int] | None,
         named: Callable[[int], str],
     ) -> None:
-        self.neighbours, self.window, self.file = neighbours, window, file
-        self.problems, self.wanted, self.named = problems, wanted, named
+        self.siblings, self.window, self.file = siblings, window, file
+        self.problems, self.selected, self.named = problems, selected, named
 
-    def build(self, top: Branch, nodes: dict[int, GroupNode], above: GroupChain, scan: ScanFunction) -> VirtualGroup:
+    def build(self, top: Branch, nodes: dict[int, GroupNode], chain: GroupChain, scan: ScanFunction) -> VirtualGroup:
         """Return the virtual group of the whole tree.
 
         Deepest groups come first, without recursion, except into other files.
@@ -70,28 +70,27 @@ class GroupBuilder:
             What was read of the file.
         nodes
             The dimensions of its groups, by the identity of the branch.
-        above
+        chain
             The groups that links of other files came from, this one included.
         scan
             Scans another file that a link leads to.
         """
-        made: dict[int, VirtualGroup] = {}
+        built: dict[int, VirtualGroup] = {}
         branches = list(top.walk())
         arrays = {id(branch): self._arrays(branch, nodes[id(branch)]) for branch in branches}
         for branch in reversed(branches):
             node = nodes[id(branch)]
-            groups = {name: made[id(child)] for name, child in branch.children}
+            groups = {name: built[id(child)] for name, child in branch.children}
             for name, place in branch.outside:
-                self._graft(branch, name, place, arrays[id(branch)], groups, above, scan)
+                self._graft(branch, name, place, arrays[id(branch)], groups, chain, scan)
             if branch.group.problems:
                 self.problems.leave_out_attributes(branch.path, branch.group.problems)
             details = GroupDetails(
                 "hdf5",
                 dims={d.name: d.length for d in node.dimensions},
-                address=branch.group.address if "MATLAB_class" in branch.group.attributes else None,
                 unread_attributes=dict(branch.group.problems or {}),
             )
-            made[id(branch)] = VirtualGroup(
+            built[id(branch)] = VirtualGroup(
                 arrays[id(branch)],
                 groups,
                 visible_attributes(branch.group.attributes, self.named),
@@ -99,7 +98,7 @@ class GroupBuilder:
                 self.problems.found if branch is top else {},
                 unlimited=tuple(d.name for d in node.dimensions if d.unlimited),
             )
-        return made[id(top)]
+        return built[id(top)]
 
     def _arrays(self, branch: Branch, node: GroupNode) -> dict[str, VirtualArray]:
         arrays: dict[str, VirtualArray] = {}
@@ -109,7 +108,7 @@ class GroupBuilder:
         for name, reason in branch.dead_links:
             self.problems.note(branch.join(name), reason)
         for variable in node.variables:
-            if self.wanted is not None and id(variable) not in self.wanted:
+            if self.selected is not None and id(variable) not in self.selected:
                 continue
             try:
                 if (wrong := variable.dataset.problem or variable.problem) is not None:
@@ -137,10 +136,10 @@ class GroupBuilder:
             dims = [f"{variable.name}_null"]
         dims += [f"{variable.name}_element_{axis}" for axis in range(len(dataset.datatype.shape))]
         attributes = visible_attributes(dataset.attributes, self.named)
-        made = dataset_array(self.neighbours, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
-        if made.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
-            made = dataclasses.replace(made, details=dataclasses.replace(made.details, enumeration_name=name))
-        return made if dataset.space.null else self._fit_to_dimensions(made, variable)
+        array = dataset_array(self.siblings, self.window, self.file, dataset, tuple(shape), tuple(dims), attributes)
+        if array.details.enumeration is not None and (name := self._type_name(dataset.datatype)) is not None:
+            array = dataclasses.replace(array, details=dataclasses.replace(array.details, enumeration_name=name))
+        return array if dataset.space.null else self._fit_to_dimensions(array, variable)
 
     def _type_name(self, datatype: Datatype) -> str | None:
         """Return the name of the committed datatype that equals that of a dataset, if there is
@@ -183,43 +182,45 @@ class GroupBuilder:
         place: ExternalTarget,
         arrays: dict[str, VirtualArray],
         groups: dict[str, VirtualGroup],
-        above: GroupChain,
+        chain: GroupChain,
         scan: ScanFunction,
     ) -> None:
         """Put what a link to another file leads to into a group."""
         path = branch.join(name)
         try:
-            there = self.neighbours.open_sibling(self.window, place.file)
-            found = None if there is None else open_object(self.neighbours, there, place.path)
+            external = self.siblings.open_sibling(self.window, place.file)
+            found = None if external is None else open_object(self.siblings, external, place.path)
             if found is None:
                 self.problems.note(path, f"the target of the link does not exist ({place.file}:{place.path})")
                 return
             opened, target, inner = found
             # A dot is the group itself, as in the paths of files.
             inner = "/".join(part for part in inner.split("/") if part not in ("", "."))
-            if (opened.window.url, target.address) in above:
+            if (opened.window.url, target.address) in chain:
                 self.problems.note(path, f"the link leads back to a parent group ({place.file}:{place.path})")
                 return
             self._count_graft(opened.window.url)
-            asked = (
-                None if branch.asked is None else {n[len(path) + 1 :] for n in branch.asked if is_at_or_below(n, path)}
+            names = (
+                None
+                if branch.requested_paths is None
+                else {n[len(path) + 1 :] for n in branch.requested_paths if is_at_or_below(n, path)}
             )
             problems = Problems(self.problems.errors)
             if isinstance(target, Dataset):
                 folder, _, leaf = inner.rpartition("/")
-                group = scan(ScanTarget(opened.window, folder, {leaf}), problems, above)
+                group = scan(ScanTarget(opened.window, folder, {leaf}), problems, chain)
                 if variable_name(leaf) in group.arrays:
                     arrays[name] = _with_distinct_dims(group.arrays[variable_name(leaf)], name, arrays)
             else:
-                group = scan(ScanTarget(opened.window, inner, None if asked == {""} else asked), problems, above)
+                group = scan(ScanTarget(opened.window, inner, None if names == {""} else names), problems, chain)
                 groups[name] = group
-            for inside, reason in problems.found.items():
-                self.problems.note(path if isinstance(target, Dataset) else f"{path}/{inside}", reason)
+            for inner_path, reason in problems.found.items():
+                self.problems.note(path if isinstance(target, Dataset) else f"{path}/{inner_path}", reason)
         except InsituError as problem:
             self.problems.leave_out(path, problem)
 
     def _count_graft(self, url: str) -> None:
-        memory = self.neighbours.memory
+        memory = self.siblings.memory
         memory["grafts"] = memory.get("grafts", 0) + 1
         if memory["grafts"] > GRAFTS_LIMIT:
             raise FormatError(

@@ -6,7 +6,7 @@ The result is a tree of virtual arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,7 @@ from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import Parallel, Walk, run
 from insitu.formats.parsing.sibling_files import SiblingFiles
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import Problems
 from insitu.model import VirtualGroup
 from insitu.model.group import hint_for_names
@@ -32,70 +33,51 @@ LINKS_LIMIT = 32
 """Most files that a path may lead through."""
 
 
-def scan_hdf5(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan an HDF5 or netCDF-4 file.
-
-    Parameters
-    ----------
-    window
-        The file's bytes.
-    group
-        Scan only this subtree.
-    variables
-        Scan only these variables, and their dimension scales.
-    errors
-        "raise" or "warn".
-    """
-    names = None if variables is None else {name.strip("/") for name in variables}
-    with SiblingFiles(window) as neighbours:
-        return _scan(neighbours, ScanTarget(window, group or "", names), Problems(errors), ())
+def scan_hdf5(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the groups and variables of an HDF5 or netCDF-4 file."""
+    with SiblingFiles(window) as siblings:
+        return _scan(siblings, ScanTarget(window, request.group or "", request.names), Problems(request.errors), ())
 
 
 def _scan(
-    neighbours: SiblingFiles, place: ScanTarget, problems: Problems, above: tuple[tuple[str, int], ...]
+    siblings: SiblingFiles, place: ScanTarget, problems: Problems, chain: tuple[tuple[str, int], ...]
 ) -> VirtualGroup:
     """Scan a part of a file.
 
-    `above` holds the groups of other files that link to it, so that cycles of links end.
+    `chain` holds the groups of other files that link to it, so that cycles of links end.
     """
     window = place.window
     file = FileContext(window.url, window.size, peek=window.peek, head=lambda: window.head)
-    walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(neighbours, window, objects))
-    picked = run(walk, window)
-    if isinstance(picked, ExternalTarget):
-        there = neighbours.open_sibling(window, picked.file)
-        if there is None or len(above) > LINKS_LIMIT:
+    walk = _read_objects(file, place.group, place.names, lambda objects: _resolve_extents(siblings, window, objects))
+    contents = run(walk, window)
+    if isinstance(contents, ExternalTarget):
+        opened = siblings.open_sibling(window, contents.file)
+        if opened is None or len(chain) > LINKS_LIMIT:
             raise GroupError(
-                f"there is no group {place.group!r}: its link leads to {picked.file}, which cannot be opened",
+                f"there is no group {place.group!r}: its link leads to {contents.file}, which cannot be opened",
                 url=window.url,
             )
         prefix = place.group.strip("/") + "/"
         names = None if place.names is None else {name.removeprefix(prefix) for name in place.names}
-        return _scan(neighbours, ScanTarget(there, picked.path, names), problems, (*above, (there.url, -1)))
-    builder = GroupBuilder(neighbours, window, file, problems, picked.wanted, picked.paths.path)
-    graft = partial(_scan, neighbours)
-    built = builder.build(picked.top, picked.nodes, (*above, (window.url, picked.top.group.address)), graft)
+        return _scan(siblings, ScanTarget(opened, contents.path, names), problems, (*chain, (opened.url, -1)))
+    builder = GroupBuilder(siblings, window, file, problems, contents.selected, contents.paths.path)
+    graft = partial(_scan, siblings)
+    built = builder.build(contents.top, contents.nodes, (*chain, (window.url, contents.top.group.address)), graft)
     path = tuple(part for part in place.group.split("/") if part not in ("", "."))
-    if any(link.name == INFORMATION for link in picked.top.group.links) if not path else path[0] == "HDFEOS":
-        text = read_structure(neighbours, window)
+    if any(link.name == INFORMATION for link in contents.top.group.links) if not path else path[0] == "HDFEOS":
+        text = read_structure(siblings, window)
         built = apply_dimension_names(built, StructMetadata.of(text), path) if text else built
     return built
 
 
-def _resolve_extents(neighbours: SiblingFiles, window: ReadCache, objects: ObjectTable) -> None:
+def _resolve_extents(siblings: SiblingFiles, window: ReadCache, objects: ObjectTable) -> None:
     """Find out how long those virtual datasets are that grow with their sources."""
     for found in objects.values():
         if isinstance(found, Dataset) and any(
             mapping.target_selection.endless_axis is not None for mapping in found.mappings
         ):
             try:
-                resolve_extent(neighbours, window, found)
+                resolve_extent(siblings, window, found)
             except (FormatError, UnsupportedError) as problem:
                 found.problem = found.problem or problem
 
@@ -108,14 +90,14 @@ class _FileContents:
     """The group that was asked for."""
     nodes: dict[int, GroupNode]
     """Its groups, and those below, with their dimensions; by the identity of the branch."""
-    wanted: set[int] | None
+    selected: set[int] | None
     """Identities of the variables that were asked for; None: all."""
     paths: ObjectPaths
     """Of what references in attributes point at."""
 
 
 def _read_objects(
-    file: FileContext, path: str, names: set[str] | None, settled: Callable[[ObjectTable], None]
+    file: FileContext, path: str, names: set[str] | None, resolve_extents: Callable[[ObjectTable], None]
 ) -> Walk[_FileContents | ExternalTarget]:
     """Read all of a file, or what is asked for; or where that is, if it is in another file."""
     superblock = yield from read_file_header(file)
@@ -132,7 +114,7 @@ def _read_objects(
         top = located
         yield from _read_descendants(file, objects, [top], indexed)
         root = _get_group(objects, superblock.root)
-    settled(objects)
+    resolve_extents(objects)
     tree = build_tree(root, top, objects)
     nodes = _assign_tree_dimensions(tree)
     paths = ObjectPaths(tree, "/".join(parts))
@@ -140,18 +122,18 @@ def _read_objects(
         # Names or lengths of dimensions come from outside of the subtree: read the headers of the
         # whole file.
         yield from _read_descendants(file, objects, [g for g in objects.values() if isinstance(g, Group)], False)
-        settled(objects)
+        resolve_extents(objects)
         whole = build_tree(root, root, objects)
         nodes = _assign_tree_dimensions(whole)
         paths = ObjectPaths(whole, "")
         tree = _find_branch(whole, parts) or tree
-    wanted = None
+    selected = None
     if names is not None:
-        wanted, datasets = _select_variables(tree, nodes, names, parts)
+        selected, datasets = _select_variables(tree, nodes, names, parts)
         results = yield Parallel([read_chunk_index(file, dataset) for dataset in datasets], keep=True)
         for dataset, problem in zip(datasets, results, strict=True):
             dataset.problem = dataset.problem or problem
-    return _FileContents(tree, nodes, wanted, paths)
+    return _FileContents(tree, nodes, selected, paths)
 
 
 def _all_children(group: Group) -> list[int]:
@@ -176,18 +158,18 @@ def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectT
     yield from read_object(file, root, objects, False, _no_children)
     top = _get_group(objects, root)
     names = list(reversed(parts))
-    here = top
+    current = top
     hops = 0
     while names:
         name = names.pop()
-        link = next((link for link in here.links if link.name == name), None)
+        link = next((link for link in current.links if link.name == name), None)
         address = None if link is None else link.address
         if link is not None and link.outside is not None:
             return external_target(link.outside, names)
         if link is not None and link.path is not None and hops < 32:
             hops += 1
             names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
-            here = top if link.path.startswith("/") else here
+            current = top if link.path.startswith("/") else current
             continue
         if address is not None and address not in objects:
             yield from read_object(file, address, objects, False, _no_children)
@@ -195,14 +177,14 @@ def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectT
         if isinstance(found, InsituError):
             raise found
         if not isinstance(found, Group):
-            there = ", ".join(link.name for link in here.links[:12]) or "nothing"
+            link_names = ", ".join(link.name for link in current.links[:12]) or "nothing"
             raise GroupError(
                 f"there is no group {'/'.join(parts)!r}",
                 url=file.url,
-                hint=f"The group that should hold {name!r} has: {there}",
+                hint=f"The group that should hold {name!r} has: {link_names}",
             )
-        here = found
-    return here
+        current = found
+    return current
 
 
 def _read_descendants(file: FileContext, objects: ObjectTable, groups: list[Group], indexed: bool) -> Walk[None]:
@@ -259,16 +241,16 @@ def _select_variables(
 ) -> tuple[set[int], list[Dataset]]:
     """The variables that are asked for by name or path, and the scales of their dimensions."""
     prefix = "/".join(parts)
-    asked = {name.strip("/").removeprefix(f"{prefix}/") if prefix else name.strip("/") for name in names}
+    inner_names = {name.strip("/").removeprefix(f"{prefix}/") if prefix else name.strip("/") for name in names}
     by_scale: dict[int, NetcdfVariable] = {}
     chosen: dict[int, NetcdfVariable] = {}
-    missing = set(asked)
+    missing = set(inner_names)
     for branch in tree.walk():
         for variable in nodes[id(branch)].variables:
             if variable.scale is not None:
                 by_scale[id(variable.scale)] = variable
             path = branch.join(variable.name)
-            if path in asked:
+            if path in inner_names:
                 chosen[id(variable)] = variable
                 missing.discard(path)
         missing -= {branch.join(name) for name, _ in branch.failed}
@@ -276,9 +258,9 @@ def _select_variables(
             name for name in missing if any(is_at_or_below(name, branch.join(link)) for link, _ in branch.outside)
         }
     if missing:
-        there = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
+        available = [branch.join(variable.name) for branch in tree.walk() for variable in nodes[id(branch)].variables]
         raise VariableError(
-            f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint_for_names(there, missing)
+            f"there is no variable {', '.join(map(repr, sorted(missing)))}", hint=hint_for_names(available, missing)
         )
     for variable in list(chosen.values()):
         for dimension in variable.dims:
@@ -286,10 +268,10 @@ def _select_variables(
             if scale is not None:
                 chosen.setdefault(id(scale), scale)
     for branch in tree.walk():
-        branch.failed = [item for item in branch.failed if branch.join(item[0]) in asked]
+        branch.failed = [item for item in branch.failed if branch.join(item[0]) in inner_names]
         branch.outside = [
-            item for item in branch.outside if any(is_at_or_below(name, branch.join(item[0])) for name in asked)
+            item for item in branch.outside if any(is_at_or_below(name, branch.join(item[0])) for name in inner_names)
         ]
-        branch.asked = asked
+        branch.requested_paths = inner_names
     datasets = {id(variable.dataset): variable.dataset for variable in chosen.values()}
     return set(chosen), list(datasets.values())

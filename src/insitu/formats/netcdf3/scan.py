@@ -4,12 +4,11 @@ A fixed variable is one run of bytes: one cell, which the reader cuts as it like
 has a piece in every record, between those of the others: one cell for each record, at `begin +
 number * record_size`. Where records are small and many, a cell is a block of whole records, of
 which codec `record_member` takes the variable's part: there a piece costs more to fetch than its
-neighbours.
+siblings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from insitu.errors import FormatError
 from insitu.formats.netcdf3.header import VERSIONS, HeaderVariable, NetCDF3Header, read_header
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.unreadable import Problems
 from insitu.formats.variable_filter import refuse_group, select_names
 from insitu.model import Axis, Codec, Columns, Encoding, GroupDetails, Source, Tile, VirtualArray, VirtualGroup
@@ -49,37 +49,19 @@ def is_netcdf3(window: ReadCache) -> bool:
     return window.head[:3] == b"CDF" and window.head[3:4] in [bytes([version]) for version in VERSIONS]
 
 
-def scan_netcdf3(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan a NetCDF-3 file.
-
-    Parameters
-    ----------
-    window
-        The file's bytes.
-    group
-        None: NetCDF-3 has no groups.
-    variables
-        Scan only these variables, and those of the names of their dimensions.
-    errors
-        "raise" or "warn".
-    """
-    problems = Problems(errors)
-    refuse_group(group, url=window.url)
+def scan_netcdf3(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the variables of a NetCDF-3 file, which has no groups."""
+    problems = Problems(request.errors)
+    refuse_group(request.group, url=window.url)
     header = read_header(window.head, window.size, window.source.read, window.url)
     records = _records(header, window)
     _check_order(header, window.url)
     dims = {variable.name: [d.name for d in variable.dims] for variable in header.variables}
-    wanted = select_names(dims, variables, url=window.url)
+    selected = select_names(dims, request.variables, url=window.url)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
     for variable in header.variables:
-        if variable.name in wanted:
+        if variable.name in selected:
             try:
                 _check_end(header, variable, records, window)
                 arrays[variable.name] = _array(header, variable, records, source, window.size)
@@ -198,13 +180,13 @@ def _record_member(header: NetCDF3Header, variable: HeaderVariable, skip: int) -
 
 def _fill(variable: HeaderVariable) -> Any:
     """Return the fill value: `_FillValue`, or the default of netCDF."""
-    said = variable.attributes.get("_FillValue")
+    declared = variable.attributes.get("_FillValue")
     dtype = variable.dtype
-    if isinstance(said, np.generic) and said.dtype == dtype.newbyteorder("="):
-        return said.astype(dtype)
+    if isinstance(declared, np.generic) and declared.dtype == dtype.newbyteorder("="):
+        return declared.astype(dtype)
     if dtype.kind == "S":
-        return np.bytes_(said if isinstance(said, bytes) and len(said) == 1 else FILL["S1"])
+        return np.bytes_(declared if isinstance(declared, bytes) and len(declared) == 1 else FILL["S1"])
     return np.array(FILL[dtype.str[1:]], dtype)[()]
 
 
-NETCDF3 = Format(is_netcdf3, scan_netcdf3)
+NETCDF3 = Format(is_netcdf3, with_keywords(scan_netcdf3))

@@ -25,7 +25,11 @@ __all__ = ["ReadCache"]
 LOCAL_HEAD, REMOTE_HEAD = 256 << 10, 128 << 10
 LOCAL_ROUND, REMOTE_ROUND = 8 << 10, 128 << 10
 ROUND_LIMIT = 1 << 20
-ROUND_TOTAL = 8 << 20  # bytes that may be read ahead in all
+"""Each batch from a remote file is rounded out twice as far as the one before, up to so many bytes: a file that has
+taken several round trips has its structures scattered.
+"""
+ROUND_TOTAL = 8 << 20
+"""Bytes that may be read ahead in all: past them, only what is asked for is fetched."""
 
 
 class ReadCache:
@@ -72,13 +76,13 @@ class ReadCache:
         self.url = source.url
         self._remote = is_remote(source.url) if remote is None else remote
         # The size of a remote file comes with its first bytes.
-        wanted = REMOTE_HEAD if self._remote else min(LOCAL_HEAD, source.size())
-        self._head = source.read(0, wanted)
+        head_size = REMOTE_HEAD if self._remote else min(LOCAL_HEAD, source.size())
+        self._head = source.read(0, head_size)
         self.size = source.size()
-        if len(self._head) < min(wanted, self.size):
+        if len(self._head) < min(head_size, self.size):
             raise TruncatedError(
-                f"the object has {self.size} bytes, but only {len(self._head)} of its first {min(wanted, self.size)} "
-                "arrived",
+                f"the object has {self.size} bytes, but only {len(self._head)} of its first "
+                f"{min(head_size, self.size)} arrived",
                 url=self.url,
                 hint="It was truncated while it was read, or the server reports a wrong size. Try again",
             )
@@ -142,20 +146,20 @@ class ReadCache:
     def fetch(self, requests: list[Ranges]) -> list[list[bytes]]:
         """Return the bytes of all ranges of all requests, read in one batch."""
         check_deadline()
-        near = sorted({r for request in requests if not isinstance(request, ExactRanges) for r in request})
-        spans = self._round_out([r for r in near if self.peek_many([r]) is None])
+        cacheable = sorted({r for request in requests if not isinstance(request, ExactRanges) for r in request})
+        spans = self._round_out([r for r in cacheable if self.peek_many([r]) is None])
         exact = [r for request in requests if isinstance(request, ExactRanges) for r in request]
-        wanted = [(start, end - start) for start, end in spans] + exact
-        blocks = self.source.read_many(wanted)
+        missing = [(start, end - start) for start, end in spans] + exact
+        blocks = self.source.read_many(missing)
         self.batches += 1
-        for (offset, length), block in zip(wanted, blocks, strict=True):
+        for (offset, length), block in zip(missing, blocks, strict=True):
             self.fetched += len(block)
             if len(block) != length:
                 raise FormatError(
                     f"the file ends {length - len(block)} bytes too early: it is truncated", url=self.url, offset=offset
                 )
         if self._patches:
-            blocks = [self._apply_patches(offset, block) for (offset, _), block in zip(wanted, blocks, strict=True)]
+            blocks = [self._apply_patches(offset, block) for (offset, _), block in zip(missing, blocks, strict=True)]
         self._keep(spans, blocks[: len(spans)])
         rest = iter(blocks[len(spans) :])
         out = []

@@ -62,7 +62,7 @@ class Parallel:
     With `keep`, the result of a walk that fails is its error.
     """
 
-    __slots__ = ("keep", "walks")
+    __slots__ = ("first_offset", "keep", "walks")
 
     def __init__(self, walks: Iterable[Walk[Any] | Shared], keep: bool = False) -> None:
         self.walks = list(walks)
@@ -72,7 +72,7 @@ class Parallel:
 class Shared:
     """A walk shared by all that name the same key."""
 
-    __slots__ = ("key", "make")
+    __slots__ = ("first_offset", "key", "make")
 
     def __init__(self, key: Hashable, make: Callable[[], Walk[Any]]) -> None:
         self.key = key
@@ -82,7 +82,10 @@ class Shared:
 class Overlay:
     """Bytes that are to be seen instead of those of the file, from now on."""
 
-    __slots__ = ("patches",)
+    __slots__ = (
+        "first_offset",
+        "patches",
+    )
 
     def __init__(self, patches: list[tuple[int, bytes]]) -> None:
         self.patches = patches
@@ -106,7 +109,7 @@ class RangeReader(Protocol):
 
 
 class _Task:
-    __slots__ = ("asked", "done", "error", "keep", "pending", "request", "result", "results", "waiting", "walk")
+    __slots__ = ("done", "error", "first_offset", "keep", "pending", "request", "result", "results", "waiting", "walk")
 
     results: list[Any]
     pending: int
@@ -120,7 +123,7 @@ class _Task:
         self.walk = walk
         self.waiting: list[tuple[_Task, int]] = []
         self.done = False
-        self.asked = 0
+        self.first_offset = 0
         self.request: Any = None
         """What it waits for, if that was not started yet."""
 
@@ -145,9 +148,9 @@ def run(walk: Walk[T], reads: RangeReader) -> T:
         driver.drain()
         if not driver.waiting_for_bytes:
             break
-        wanted, driver.waiting_for_bytes = _split_by_size(driver.waiting_for_bytes)
-        fetched = reads.fetch([ranges for _, ranges in wanted])
-        driver.ready.extend((task, blocks, None) for (task, _), blocks in zip(wanted, fetched, strict=True))
+        batch, driver.waiting_for_bytes = _split_by_size(driver.waiting_for_bytes)
+        fetched = reads.fetch([ranges for _, ranges in batch])
+        driver.ready.extend((task, blocks, None) for (task, _), blocks in zip(batch, fetched, strict=True))
     if not root.done:
         raise FormatError(
             "the file is damaged: its structures wait for each other (they refer to each other in a cycle)",
@@ -155,7 +158,7 @@ def run(walk: Walk[T], reads: RangeReader) -> T:
             structure="object graph",
         )
     if root.error is not None:
-        raise to_format_error(root.error, offset=root.asked, structure="file")
+        raise to_format_error(root.error, offset=root.first_offset, structure="file")
     result: T = root.result
     return result
 
@@ -175,7 +178,7 @@ def _split_by_size(
 class _Driver:
     """Runs walks and collects the ranges that they wait for."""
 
-    __slots__ = ("reads", "ready", "shared", "waiting_for_bytes")
+    __slots__ = ("first_offset", "reads", "ready", "shared", "waiting_for_bytes")
 
     def __init__(self, reads: RangeReader) -> None:
         self.reads = reads
@@ -206,16 +209,16 @@ class _Driver:
             except SourceError:
                 raise
             except InsituError as problem:
-                if isinstance(problem, FormatError) and task.asked:
+                if isinstance(problem, FormatError) and task.first_offset:
                     problem.with_context(
-                        offset=task.asked
+                        offset=task.first_offset
                     )  # what was read last, where the parser does not know its place
                 return self._finish(task, None, problem.with_context(url=reads.url))
             error = None
             if not isinstance(request, list):
                 return request
             if request:
-                task.asked = request[0][0]
+                task.first_offset = request[0][0]
             value = reads.peek_many(request)
             if value is None:
                 return request
@@ -232,9 +235,9 @@ class _Driver:
             self.reads.overlay(request.patches)
             self.ready.append((task, None, None))
             return
-        alone = isinstance(request, Shared)
-        items = [request] if alone else request.walks
-        task.keep = False if alone else request.keep
+        is_shared = isinstance(request, Shared)
+        items = [request] if is_shared else request.walks
+        task.keep = False if is_shared else request.keep
         results = task.results = [None] * len(items)
         task.pending = len(items)
         for slot, item in enumerate(items):
@@ -243,9 +246,9 @@ class _Driver:
                 results[slot] = child.result if child.error is None else child.error
                 task.pending -= 1
             else:
-                child.waiting.append((task, -1 if alone else slot))
+                child.waiting.append((task, -1 if is_shared else slot))
         if not task.pending:
-            self._resume(task, alone)
+            self._resume(task, is_shared)
 
     def _start(self, item: Walk[Any] | Shared) -> _Task:
         """The task of a walk, which has gone as far as it can; it ended, or waits for its turn."""
@@ -275,8 +278,8 @@ class _Driver:
                 self._resume(parent, slot < 0)
         task.waiting = []
 
-    def _resume(self, task: _Task, alone: bool) -> None:
+    def _resume(self, task: _Task, is_shared: bool) -> None:
         """All that a walk waited for is there."""
         results, task.results = task.results, []
         failed = None if task.keep else next((r for r in results if isinstance(r, InsituError)), None)
-        self.ready.append((task, results[0] if alone else results, failed))
+        self.ready.append((task, results[0] if is_shared else results, failed))

@@ -80,9 +80,9 @@ class SiblingFiles:
         if window.local:
             return
         places = [sibling_urls(window.url, name) for name in dict.fromkeys(names)]
-        wanted = [found[0] for found in places if found and found[0] not in self._opened][:FILES_LIMIT]
-        if len(wanted) > 1:
-            gather(lambda url, _: self._open(window, url), wanted)
+        unopened = [found[0] for found in places if found and found[0] not in self._opened][:FILES_LIMIT]
+        if len(unopened) > 1:
+            gather(lambda url, _: self._open(window, url), unopened)
 
     def _open(self, window: ReadCache, url: str) -> ReadCache | AccessError | None:
         if len(self._opened) >= FILES_LIMIT:
@@ -137,12 +137,12 @@ def sibling_urls(url: str, name: str) -> list[str]:
         scheme, _, rest = url.partition("://")
         bucket, _, key = rest.partition("/")
         return [f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', posixpath.dirname(key), leaf))}"]
-    here = os.path.dirname(folder)
+    link_folder = os.path.dirname(folder)
     if os.path.isabs(name) or name.startswith("/"):  # Windows needs a drive
-        found = [name, os.path.join(here, os.path.basename(name))]
+        found = [name, os.path.join(link_folder, os.path.basename(name))]
     else:
         # The last: next to the target of a symbolic link.
-        real = os.path.dirname(os.path.realpath(folder))
-        found = [os.path.normpath(os.path.join(here, name)), os.path.abspath(name)]
-        found.append(os.path.normpath(os.path.join(real, name)))
+        target_folder = os.path.dirname(os.path.realpath(folder))
+        found = [os.path.normpath(os.path.join(link_folder, name)), os.path.abspath(name)]
+        found.append(os.path.normpath(os.path.join(target_folder, name)))
     return list(dict.fromkeys(found))

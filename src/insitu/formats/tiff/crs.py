@@ -293,8 +293,8 @@ def _projected_system(proj: Any, keys: dict[int, Any]) -> Any:
     cited = cited_unit(keys)
     if number is None:
         definition = _projection(proj, keys)
-        made = None if definition is None else proj.CRS.from_dict({**definition, **body})
-        return made if made is None or cited is None else _with_unit(proj, made, cited, always=True)
+        system = None if definition is None else proj.CRS.from_dict({**definition, **body})
+        return system if system is None or cited is None else _with_unit(proj, system, cited, always=True)
     unit = cited or linear_unit(proj, keys)
     crs = proj.CRS.from_dict({"proj": "tmerc", **body}).to_json_dict()
     crs["conversion"] = proj.crs.CoordinateOperation.from_epsg(number).to_json_dict()
@@ -309,13 +309,13 @@ def _with_unit(proj: Any, crs: Any, unit: UnitOfMeasure | None, *, always: bool 
         return crs
     if not always and all(abs(axis.unit_conversion_factor - unit.factor) < 1e-9 for axis in axes):
         return crs
-    said = crs.to_json_dict()
-    for axis in said["coordinate_system"]["axis"]:
+    document = crs.to_json_dict()
+    for axis in document["coordinate_system"]["axis"]:
         axis["unit"] = {"type": "LinearUnit", "name": unit.name, "conversion_factor": unit.factor}
         if unit.code:
             axis["unit"]["id"] = {"authority": "EPSG", "code": unit.code}
-    said.pop("id", None)
-    return proj.CRS.from_json_dict(said)
+    document.pop("id", None)
+    return proj.CRS.from_json_dict(document)
 
 
 def _projection(proj: Any, keys: dict[int, Any]) -> dict[str, Any] | None:

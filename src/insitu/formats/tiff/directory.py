@@ -39,6 +39,7 @@ SUB_IFDS = 330
 ORDERS = {b"II": "<", b"MM": ">"}
 
 MOST_DIRECTORIES = 1 << 20
+"""Most images of a file. Each directory names the next, so that reading them takes one step after the other."""
 DIRECTORY_GUESS = 4096
 """Bytes fetched at a directory whose length is not known yet: some three hundred tags."""
 
@@ -149,7 +150,7 @@ class _Layout:
         return cls(order, *(struct.Struct(order + part) for part in parts))
 
 
-def read_directories(window: ReadCache, wanted: Iterable[int]) -> list[Directory]:
+def read_directories(window: ReadCache, tag_numbers: Iterable[int]) -> list[Directory]:
     """Return all directories in the order of the chain, each followed by its SubIFDs, with the
     values of the wanted tags.
     """
@@ -167,7 +168,7 @@ def read_directories(window: ReadCache, wanted: Iterable[int]) -> list[Directory
     found: list[Directory] = []
     seen: set[int] = set()
     _chain(window, layout, first, None, found, seen)
-    tags = set(wanted) | {SUB_IFDS}
+    tags = set(tag_numbers) | {SUB_IFDS}
     _read_values(window, found, tags)
     children = [(directory, _children(directory)) for directory in found]
     if any(offsets for _, offsets in children):
@@ -255,14 +256,14 @@ def _bytes(window: ReadCache, ranges: list[tuple[int, int]]) -> list[bytes]:
     return window.fetch([ranges])[0] if at_hand is None else at_hand
 
 
-def _read_values(window: ReadCache, directories: list[Directory], wanted: set[int]) -> None:
+def _read_values(window: ReadCache, directories: list[Directory], tag_numbers: set[int]) -> None:
     """Read the values of the wanted tags of all directories, in one batch."""
     missing: list[tuple[Directory, int]] = []
     ranges: list[tuple[int, int]] = []
     for directory in directories:
         known, unread = directory.data, directory.unread
         for tag, (kind, number, data, offset) in directory.entries.items():
-            if tag not in wanted or tag in known or tag in unread:
+            if tag not in tag_numbers or tag in known or tag in unread:
                 continue
             if data is not None:
                 known[tag] = data

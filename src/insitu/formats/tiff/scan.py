@@ -11,7 +11,6 @@ images of the same kind are stacked along a dimension `page`; if they differ, ea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 from insitu.errors import FormatError, InsituError
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
+from insitu.formats.scan_request import ScanRequest, with_keywords
 from insitu.formats.tiff import georeferencing, image, metadata
 from insitu.formats.tiff.crs import crs_attributes
 from insitu.formats.tiff.directory import Directory, is_tiff, read_directories
@@ -29,15 +29,10 @@ from insitu.formats.tiff.image import TiffImage, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
 from insitu.formats.tiff.strips_and_tiles import tile_of
 from insitu.formats.unreadable import Problems
-from insitu.formats.variable_filter import select_variables, subtree
 from insitu.model import (
     ArrayDetails,
-    Axis,
-    Columns,
-    Encoding,
     GroupDetails,
     Source,
-    Tile,
     VirtualArray,
     VirtualGroup,
     stack,
@@ -58,42 +53,23 @@ MOST_FRAMES = 1 << 16
 TAGS = (*image.TAGS, *georeferencing.TAGS, *metadata.TAGS)
 
 
-def scan_tiff(
-    window: ReadCache,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-) -> VirtualGroup:
-    """Scan a TIFF.
-
-    Parameters
-    ----------
-    window
-        The file's bytes.
-    group
-        Scan only this subtree: an overview or a page.
-    variables
-        Only these arrays, and their coordinates.
-    errors
-        "raise" or "warn".
-    """
-    problems = Problems(errors)
+def scan_tiff(window: ReadCache, request: ScanRequest) -> VirtualGroup:
+    """Return the images of a TIFF; overviews and pages are groups."""
+    problems = Problems(request.errors)
     directories = read_directories(window, TAGS)
     pages, failed = _pages(directories)
     scanner = _Scanner(window.source.describe(), window.size, failed)
     if not pages:
         raise FormatError("the TIFF file has no image", url=window.url, offset=4, structure="header")
     tree = scanner.tree(pages)
-    asked = None if variables is None else {name.strip("/") for name in variables}
-    prefix = f"{group.strip('/')}/" if group and group.strip("/") else ""
     for path, problem in scanner.failed.items():
-        if path.startswith(prefix) and (asked is None or path.removeprefix(prefix) in asked):
+        name = request.name_of(path)
+        if name is not None:
             # The image is complete without its overviews and thumbnails, as in GDAL and tifffile.
-            needed = asked is not None or not _BELONGING.match(path.removeprefix(prefix))
+            needed = request.variables is not None or not _BELONGING.match(name)
             problems.leave_out(path, problem, needed=needed)
     tree = replace(tree, problems=problems.found)
-    return select_variables(subtree(tree, group, url=window.url), variables, url=window.url)
+    return request.select(tree, url=window.url)
 
 
 @dataclass(slots=True)
@@ -317,12 +293,12 @@ def _describe_image(found: TiffImage) -> _ImageDescription:
     tags = found.directory
     keys = geo_keys(tags)
     data, entries = tags.data, tags.entries
-    told = tuple([(tag, entries[tag].kind, data[tag]) for tag in _DESCRIBING_TAGS if tag in data])
-    key = (tags.order, found.bands, found.dtype, told)
+    described = tuple([(tag, entries[tag].kind, data[tag]) for tag in _DESCRIBING_TAGS if tag in data])
+    key = (tags.order, found.bands, found.dtype, described)
     known = _DESCRIPTIONS.get(key)
     if known is None:
         known = _describe_tags(found, keys)
-        if sum([len(part[2]) for part in told]) <= _LONGEST_ABOUT:
+        if sum([len(part[2]) for part in described]) <= _LONGEST_ABOUT:
             if len(_DESCRIPTIONS) >= _MOST_ABOUT:
                 _DESCRIPTIONS.clear()
             _DESCRIPTIONS[key] = known
@@ -364,26 +340,19 @@ def _coordinates(found: TiffImage, about: _ImageDescription) -> dict[str, Virtua
 def _axes(place: Affine, width: int, height: int) -> tuple[VirtualArray, VirtualArray]:
     """Return the coordinates x and y. Cached: files of one archive often cover the same place."""
     x, y = place.centres(width, height)
-    return _inline("x", x), _inline("y", y)
+    return VirtualArray.from_values(x, dims=("x",)), VirtualArray.from_values(y, dims=("y",))
 
 
 @lru_cache(maxsize=64)
 def _bands(count: int) -> VirtualArray:
-    return _inline("band", np.arange(1, count + 1))
-
-
-def _inline(name: str, values: Any) -> VirtualArray:
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-    chunks = Columns.of_inline((1,) * values.ndim, values.tobytes())
-    tile = Tile(axes, (Encoding(values.dtype),), chunks)
-    return VirtualArray.of(tile, dims=(name,) * values.ndim)
+    return VirtualArray.from_values(np.arange(1, count + 1), dims=("band",))
 
 
 _ORIGIN = np.zeros((1, 3), np.int64)
 """Where the one tile of an image begins."""
 _ORIGIN.flags.writeable = False
-_ZERO = _inline("spatial_ref", np.zeros((), np.int64))
+_ZERO = VirtualArray.from_values(np.zeros((), np.int64), dims=())
 """The array `spatial_ref`, whose attributes hold the coordinate reference system."""
 
 
-TIFF = Format(is_tiff, scan_tiff)
+TIFF = Format(is_tiff, with_keywords(scan_tiff))

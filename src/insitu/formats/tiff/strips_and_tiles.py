@@ -52,8 +52,8 @@ def tile_of(image: TiffImage, source: Source, size: int, fill: bytes | None, shi
     if written is not None:
         offset, length = np.where(written, offset, 0), np.where(written, length, 0)
     if int((offset + length).max()) > size:
-        behind = offset + length > size
-        what = f"{int(behind.sum())} of {behind.size} strips or tiles lie behind the end of the file"
+        is_beyond_end = offset + length > size
+        what = f"{int(is_beyond_end.sum())} of {is_beyond_end.size} strips or tiles lie behind the end of the file"
         image.directory.fail(what, "StripOffsets")
     if not image.tiled and not image.codecs and written is None and _is_contiguous(offset, length):
         axes = (Axis.regular(image.height, image.height), *axes[1:])

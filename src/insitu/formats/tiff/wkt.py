@@ -90,10 +90,10 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
     projected one.
     """
     code = epsg_code(keys, GEOGRAPHIC)
-    said = _citation(keys)
-    datum, datum_mark = said.get("datum", "unnamed"), ""
-    body, body_mark = said.get("ellipsoid", "unnamed") if SEMI_MAJOR in keys else NO_ELLIPSOID, ""
-    name, mark = said.get("gcs name", said.get("", "")), ""
+    citation = _citation(keys)
+    datum, datum_mark = citation.get("datum", "unnamed"), ""
+    body, body_mark = citation.get("ellipsoid", "unnamed") if SEMI_MAJOR in keys else NO_ELLIPSOID, ""
+    name, mark = citation.get("gcs name", citation.get("", "")), ""
     number = epsg_code(keys, DATUM)
     if code is not None or number is not None:
         numbered = proj.CRS.from_epsg(code if code is not None else _system_of(number or 0))
@@ -114,7 +114,7 @@ def geographic_text(proj: Any, keys: dict[int, Any], *, alone: bool = True) -> s
         body, body_mark = proj.crs.Ellipsoid.from_epsg(shape).name, f',AUTHORITY["EPSG","{shape}"]'
     major, inverse = ellipsoid_of(proj, keys)
     spheroid = f'SPHEROID["{body}",{major:.15g},{inverse:.15g}{body_mark}]'
-    prime = _prime_meridian(proj, keys, said.get("primem"))
+    prime = _prime_meridian(proj, keys, citation.get("primem"))
     # A system with a number has the unit that EPSG gives it.
     unit = DEGREE if code is not None else angular_unit(keys)
     return (
@@ -144,10 +144,10 @@ def local_text(name: str | None, unit: UnitOfMeasure = UNKNOWN_LENGTH) -> str:
 
 def vertical_text(proj: Any, name: str | None, datum: int | None, unit: UnitOfMeasure) -> str:
     """Return `VERT_CS[…]` of heights that the keys describe by a citation, a datum and a unit."""
-    said = '"unknown",2005'
+    datum_text = '"unknown",2005'
     if datum is not None:
-        said = f'"{proj.crs.Datum.from_epsg(datum).name}",2005,AUTHORITY["EPSG","{datum}"]'
-    return f'VERT_CS["{_name_without_quotes(name)}",VERT_DATUM[{said}],{unit.wkt},AXIS["Up",UP]]'
+        datum_text = f'"{proj.crs.Datum.from_epsg(datum).name}",2005,AUTHORITY["EPSG","{datum}"]'
+    return f'VERT_CS["{_name_without_quotes(name)}",VERT_DATUM[{datum_text}],{unit.wkt},AXIS["Up",UP]]'
 
 
 def _name_without_quotes(name: str | None) -> str:

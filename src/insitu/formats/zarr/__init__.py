@@ -3,6 +3,6 @@
 Keys are computed, never listed.
 """
 
-from insitu.formats.zarr.scan import ZarrContainer, matches, open_zarr, scan_store, scan_zip
+from insitu.formats.zarr.scan import ZarrContainer, matches, open_zarr, scan_store
 
-__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store", "scan_zip"]
+__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store"]

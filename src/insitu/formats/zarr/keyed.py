@@ -11,17 +11,18 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, overload
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 from insitu.errors import FormatError, NotFoundError
-from insitu.model import UNWRITTEN, WHOLE, ChunkLocations, ChunkState, Columns, Source
+from insitu.model import UNWRITTEN, WHOLE, ChunkLocations, Columns, Source
 from insitu.model.axis import Indices
 from insitu.model.cell_counts import CellCounts
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
+from insitu.model.source import SourceSequence
 from insitu.sources import open_source
 from insitu.sources.listing import list_all_objects
 from insitu.sources.threads import gather
@@ -47,7 +48,7 @@ def join_url(url: str, key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedSources(Sequence[Source]):
+class KeyedSources(SourceSequence):
     """The objects of a grid as a sequence of sources, each made when it is asked for."""
 
     base: str
@@ -59,29 +60,22 @@ class KeyedSources(Sequence[Source]):
     def __len__(self) -> int:
         return _cells(self.shape)
 
-    @overload
-    def __getitem__(self, number: int) -> Source: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Source]: ...
-    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(*number.indices(len(self)))]
-        count = len(self)
-        if not -count <= number < count:
-            raise IndexError(f"no object {number}: there are {count}")
-        number %= count
+    def find(self, number: int) -> Source:
+        """Return the object of the cell of that number."""
+        if number >= len(self):
+            raise IndexError(f"no object {number}: there are {len(self)}")
         cell: list[int] = []
         for length in reversed(self.shape):
-            number, at = divmod(int(number), length)
+            number, at = divmod(number, length)
             cell.append(at)
         return Source(join_url(self.base, self.keys.key(cell[::-1])), optional=self.optional)
 
     def __iter__(self) -> Iterator[Source]:
-        return (self[number] for number in range(len(self)))
+        return (self.find(number) for number in range(len(self)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeyedChunks:
+class KeyedChunks(ChunkTableBase):
     """The table of a grid whose chunks are objects."""
 
     base: str
@@ -101,7 +95,7 @@ class KeyedChunks:
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        number = cell_numbers(cells, self.shape)
+        number = flat_cell_numbers(cells, self.shape)
         zero = np.broadcast_to(np.int64(0), number.shape)
         whole = np.broadcast_to(np.int64(WHOLE), number.shape)
         return ChunkLocations(number, zero, whole, zero, zero, zero, b"")
@@ -135,17 +129,6 @@ class KeyedChunks:
         grid = source.reshape(self.shape), np.asarray(0), length.reshape(self.shape)
         return Columns(self.shape, sources, *grid)
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 def _size(
     sources: KeyedSources, storage_options: Mapping[str, Any] | None, number: int, stop: threading.Event
@@ -158,13 +141,6 @@ def _size(
         if problem.is_dead_redirect:
             raise
         return None
-
-
-def cell_numbers(cells: Sequence[Indices], shape: tuple[int, ...]) -> Indices:
-    """Return the numbers of cells in C order of the grid."""
-    if not cells:
-        return np.zeros(1, np.int64)
-    return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*cells)), shape)).reshape(-1)
 
 
 def _cells(shape: tuple[int, ...]) -> int:

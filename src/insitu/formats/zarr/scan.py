@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
+from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import Problems
 from insitu.formats.zarr.keyed import KeyedChunks, join_url
 from insitu.formats.zarr.sharded import ShardedChunks
 from insitu.formats.zarr.zip_store import ZipStore
 from insitu.model import ChunkTable, Encoding, GroupDetails, Tile, VirtualGroup
-from insitu.sources import ByteSource, open_source, read_all
+from insitu.sources import open_source, read_all
 from insitu.sources.access_policy import check_path
 from insitu.sources.address import folder_of
 from insitu.sources.listing import is_directory, list_subfolders, local_path
@@ -30,7 +31,7 @@ from insitu.zarr_metadata import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import ZarrNode, build_tree, consolidated_documents, parse_nodes
 from insitu.zarr_metadata.json_fields import parse_object
 
-__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store", "scan_zip"]
+__all__ = ["ZarrContainer", "matches", "open_zarr", "scan_store"]
 
 _NAMED = re.compile(r"(\.zarr\d?(\.zip)?|\.zip|/)$", re.IGNORECASE)
 _DEEPEST = 64
@@ -116,78 +117,42 @@ def matches(url: str) -> bool:
     return is_directory(url) or bool(_NAMED.search(url.partition("?")[0]))
 
 
-def open_zarr(
-    url: str,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    storage_options: Mapping[str, Any] | None = None,
-) -> VirtualGroup | None:
-    """Scan a Zarr store; return None if there is none at this URL.
+def open_zarr(url: str, request: ScanRequest) -> VirtualGroup | None:
+    """Scan the Zarr store that is a directory, a zip file, a bucket's prefix or a web address.
 
-    Parameters
-    ----------
-    url
-        A directory, a zip file, a bucket's prefix or a web address.
-    group
-        Take only this subtree.
-    variables
-        Take only these arrays, and those that their dimensions name.
-    errors
-        "raise": an array that cannot be taken ends the scan. "warn": it is left out.
-    storage_options
-        See `insitu.sources.open_source`.
+    Returns None if there is none.
     """
+    options = request.storage_options
     if url.partition("?")[0].lower().endswith(".zip") and not is_directory(url):
-        with open_source(url, storage_options) as source:
-            return scan_zip(source, group=group, variables=variables, errors=errors, storage_options=storage_options)
+        with open_source(url, options) as source:
+            return scan_store(ZipStore.open(source, options), request)
     path = local_path(url)
     if path is not None and not is_directory(url):
         return None
-    return _scan(PrefixStore(path or url, storage_options), group, variables, errors)
+    return scan_store(PrefixStore(path or url, options), request)
 
 
-def scan_zip(
-    source: ByteSource,
-    *,
-    group: str | None = None,
-    variables: Collection[str] | None = None,
-    errors: str = "raise",
-    storage_options: Mapping[str, Any] | None = None,
-) -> VirtualGroup | None:
-    """Scan a Zarr store that is one zip file; return None if the zip file holds something else."""
-    return _scan(ZipStore.open(source, storage_options), group, variables, errors)
-
-
-def scan_store(
-    holder: ZarrContainer, *, group: str | None = None, variables: Collection[str] | None = None, errors: str = "raise"
-) -> VirtualGroup | None:
+def scan_store(holder: ZarrContainer, request: ScanRequest) -> VirtualGroup | None:
     """Scan the Zarr store in a container; return None if there is none."""
-    return _scan(holder, group, variables, errors)
-
-
-def _scan(
-    holder: ZarrContainer, group: str | None, variables: Collection[str] | None, errors: str
-) -> VirtualGroup | None:
-    problems = Problems(errors)
+    group, variables = request.group, request.variables
+    problems = Problems(request.errors)
     documents = _root(holder)
     if documents is None:
         return None
-    below = (group or "").strip("/")
+    group_path = (group or "").strip("/")
     if set(documents) <= {"zarr.json", ".zgroup", ".zattrs", ".zarray"}:
-        documents = _walk(holder, documents, below, variables)
+        documents = _walk(holder, documents, group_path, variables)
 
     def leave_out(path: str, problem: InsituError) -> None:
         problems.leave_out(path, problem.with_context(url=holder.url) if isinstance(problem, InsituError) else problem)
 
-    nodes = parse_nodes({key: value for key, value in documents.items() if _is_key_within(key, below)}, leave_out)
-    if below and below not in nodes and not any(path.startswith(f"{below}/") for path in nodes):
+    nodes = parse_nodes({key: value for key, value in documents.items() if _is_key_within(key, group_path)}, leave_out)
+    if group_path and group_path not in nodes and not any(path.startswith(f"{group_path}/") for path in nodes):
         raise GroupError(f"the store has no group {group!r}", url=holder.url)
 
     def tile_of(path: str, array: ArrayMetadata) -> Tile:
-        real = "" if path == alias else path
-        inner = f"{below}/{real}".strip("/") if below else real
+        stored_path = "" if path == alias else path
+        inner = f"{group_path}/{stored_path}".strip("/") if group_path else stored_path
         outer, encodings = holder.table(inner, array)
         if not array.levels:
             return Tile(array.axes, encodings, outer)
@@ -198,11 +163,13 @@ def _scan(
             ShardedChunks(outer, array.objects, array.levels, grid, holder.storage_options),
         )
 
-    nodes = {path[len(below) :].strip("/"): node for path, node in nodes.items() if _is_path_within(path, below)}
+    nodes = {
+        path[len(group_path) :].strip("/"): node for path, node in nodes.items() if _is_path_within(path, group_path)
+    }
     alias = None
     if "" in nodes and nodes[""].array is not None:
         # An array at the root has no name but the store's own.
-        alias = _stem(f"{holder.url}/{below}" if below else holder.url)
+        alias = _stem(f"{holder.url}/{group_path}" if group_path else holder.url)
         nodes = {alias: nodes[""]}
     found = build_tree(nodes, tile_of, leave_out, variables=variables, details=_details(nodes))
     return replace(found, problems=problems.found)
@@ -213,12 +180,12 @@ def _details(nodes: Mapping[str, ZarrNode]) -> GroupDetails:
     return GroupDetails("zarr", notes={"zarr_format": max(formats) if formats else None})
 
 
-def _is_key_within(key: str, below: str) -> bool:
-    return not below or key.strip("/").startswith(f"{below}/")
+def _is_key_within(key: str, group_path: str) -> bool:
+    return not group_path or key.strip("/").startswith(f"{group_path}/")
 
 
-def _is_path_within(path: str, below: str) -> bool:
-    return not below or path == below or path.startswith(f"{below}/")
+def _is_path_within(path: str, group_path: str) -> bool:
+    return not group_path or path == group_path or path.startswith(f"{group_path}/")
 
 
 def _stem(url: str) -> str:
@@ -276,20 +243,22 @@ def _read_consolidated(document: Mapping[str, Any], key: str, holder: ZarrContai
         raise problem.with_context(url=holder.url, structure=key) from None
 
 
-def _walk(holder: ZarrContainer, root: dict[str, Any], below: str, variables: Collection[str] | None) -> dict[str, Any]:
+def _walk(
+    holder: ZarrContainer, root: dict[str, Any], group_path: str, variables: Collection[str] | None
+) -> dict[str, Any]:
     """Return the documents of a store without consolidated metadata."""
     if ".zarray" in root or ("zarr.json" in root and root["zarr.json"].get("node_type") == "array"):
         return root
     documents = dict(root)
-    if below:
-        documents |= _fetch_documents(holder, [below])
-    level = [below]
+    if group_path:
+        documents |= _fetch_documents(holder, [group_path])
+    level = [group_path]
     for _ in range(_DEEPEST):
         names: list[str] = []
         for path in level:
             listed = _list_children(holder, path)
             if listed is None:
-                return documents | _fetch_named_documents(holder, below, variables)
+                return documents | _fetch_named_documents(holder, group_path, variables)
             names += [f"{path}/{name}" if path else name for name in listed if not name.startswith(".")]
         if len(documents) + len(names) > _MOST_NODES:
             raise FormatError(f"the store has more than {_MOST_NODES} groups and arrays", url=holder.url)
@@ -309,7 +278,7 @@ def _is_group(data: bytes | None, holder: ZarrContainer) -> bool:
     try:
         return parse_object(data, "zarr.json").get("node_type") == "group"
     except FormatError:
-        return False  # told of when the nodes are made
+        return False  # reported when the nodes are made
 
 
 def _list_children(holder: ZarrContainer, path: str) -> list[str] | None:
@@ -328,7 +297,9 @@ def _fetch_documents(holder: ZarrContainer, paths: list[str]) -> dict[str, bytes
     return {key: data for key, data in zip(keys, holder.get(keys), strict=True) if data is not None}
 
 
-def _fetch_named_documents(holder: ZarrContainer, below: str, variables: Collection[str] | None) -> dict[str, bytes]:
+def _fetch_named_documents(
+    holder: ZarrContainer, group_path: str, variables: Collection[str] | None
+) -> dict[str, bytes]:
     """Return the documents of arrays that were asked for by name, and of their coordinates, where
     listing is not possible.
     """
@@ -338,7 +309,7 @@ def _fetch_named_documents(holder: ZarrContainer, below: str, variables: Collect
             url=holder.url,
             hint="Name the arrays (variables=[...]), or consolidate its metadata (zarr.consolidate_metadata)",
         )
-    prefix = f"{below}/" if below else ""
+    prefix = f"{group_path}/" if group_path else ""
     paths = [prefix + name.strip("/") for name in variables]
     found = _fetch_documents(holder, paths)
     nodes = parse_nodes(found, lambda path, problem: None)

@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from insitu.codecs import decode
 from insitu.errors import FormatError, InsituError, NotFoundError, TruncatedError, UnsupportedError
-from insitu.formats.zarr.keyed import cell_numbers
 from insitu.lru import LruCache
-from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkState, ChunkTable, Source
+from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkTable, Source
 from insitu.model.axis import Indices
 from insitu.model.cell_counts import CellCounts
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.sources import ByteSource, open_source, read_tail
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
@@ -62,7 +61,7 @@ class _ShardLocation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShardedChunks:
+class ShardedChunks(ChunkTableBase):
     """The table of the innermost chunks of a sharded array."""
 
     outer: ChunkTable
@@ -101,7 +100,7 @@ class ShardedChunks:
             raise UnsupportedError("a shard in a compressed member of an archive cannot be read in parts")
         source = np.array(at.source, np.int64)
         offset, length = np.array(at.offset, np.int64), np.array(at.length, np.int64)
-        number = cell_numbers(outer, self.outer.shape)
+        number = flat_cell_numbers(outer, self.outer.shape)
         keys = [number]
         for level in self.levels:
             index = [r // size for r, size in zip(rest, level.inner, strict=True)]
@@ -168,17 +167,6 @@ class ShardedChunks:
             self.indexes.put(place.key, index)
         return found
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 def _flat(index: Sequence[Indices], counts: Sequence[Indices]) -> Indices:
     number = np.zeros(len(index[0]) if index else 1, np.int64)
@@ -230,10 +218,10 @@ def _check_index(index: Index, end: int) -> None:
     start, length = index[..., 0], index[..., 1]
     written = (start != _NOTHING) | (length != _NOTHING)
     limit = np.uint64(end)
-    bad = written & ((start > limit) | (length > limit) | (start + length > limit))
-    if bad.any():
-        where = np.argwhere(bad)[0]
+    is_invalid = written & ((start > limit) | (length > limit) | (start + length > limit))
+    if is_invalid.any():
+        first_invalid = np.argwhere(is_invalid)[0]
         raise FormatError(
-            f"chunk {tuple(where.tolist())} of the shard is said to lie at {int(start[tuple(where)])}, "
-            f"{int(length[tuple(where)])} bytes long, outside of it"
+            f"chunk {tuple(first_invalid.tolist())} of the shard is said to lie at {int(start[tuple(first_invalid)])}, "
+            f"{int(length[tuple(first_invalid)])} bytes long, outside of it"
         )

@@ -1,8 +1,8 @@
 """Metadata documents and chunk table of a Zarr store that is one zip file.
 
-The central directory lists every member, so the cells that exist are known. A member's bytes begin
-behind a local header, whose length only the header itself tells: those of the wanted members are
-read, many at a time, when cells are first asked for. Members that the archive compressed have one
+The central directory lists every entry, so the cells that exist are known. An entry's bytes begin
+behind a local header, whose length only the header itself tells: those of the wanted entries are
+read, many at a time, when cells are first asked for. Entries that the archive compressed have one
 more codec at the end of their chain.
 """
 
@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError, InsituError, UnsupportedError
-from insitu.formats.containers.zip_members import LOCAL_HEADER, ZipEntry, end_of_local_header, read_directory
-from insitu.formats.zarr.keyed import cell_numbers
-from insitu.model import UNWRITTEN, ChunkLocations, ChunkState, Codec, Encoding, Source
+from insitu.formats.containers.zip_entries import LOCAL_HEADER, ZipEntry, end_of_local_header, read_directory
+from insitu.model import UNWRITTEN, ChunkLocations, Codec, Encoding, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.sources import ByteSource, open_source
 from insitu.zarr_metadata import ArrayMetadata
 
@@ -39,20 +38,20 @@ class ZipStore:
     """A zip file with a store in it."""
 
     source: Source
-    members: Mapping[str, ZipEntry] = field(repr=False)
+    entries: Mapping[str, ZipEntry] = field(repr=False)
     """By name, in the order of names."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     names: list[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", list(self.members))
+        object.__setattr__(self, "names", list(self.entries))
 
     @classmethod
     def open(cls, opened: ByteSource, storage_options: Mapping[str, Any] | None = None) -> ZipStore:
-        """Read the list of members."""
+        """Read the list of entries."""
         entries = {entry.name: entry for entry in read_directory(opened, opened.size())}
-        members = dict(sorted(_strip_root_folder(entries).items()))
-        return cls(opened.describe(), members, storage_options)
+        entries = dict(sorted(_strip_root_folder(entries).items()))
+        return cls(opened.describe(), entries, storage_options)
 
     @property
     def url(self) -> str:
@@ -61,12 +60,12 @@ class ZipStore:
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return documents by key; None for those that are missing."""
-        infos = [self.members[key] for key in keys if key in self.members]
+        infos = [self.entries[key] for key in keys if key in self.entries]
         with open_source(self.url, self.storage_options) as opened:
-            begins = _read_member_offsets(opened, [info.header for info in infos])
+            begins = _read_entry_offsets(opened, [info.header for info in infos])
             stored = opened.read_many([(at, info.packed) for at, info in zip(begins, infos, strict=True)])
         texts = {info.name: self._document(info, data) for info, data in zip(infos, stored, strict=True)}
-        return [texts[self.members[key].name] if key in self.members else None for key in keys]
+        return [texts[self.entries[key].name] if key in self.entries else None for key in keys]
 
     def _document(self, info: ZipEntry, data: bytes) -> bytes:
         try:
@@ -86,7 +85,7 @@ class ZipStore:
         return data
 
     def _below(self, path: str) -> tuple[str, list[str]]:
-        """Return a path with a slash at its end, and the members under it."""
+        """Return a path with a slash at its end, and the entries under it."""
         if not path:
             return "", self.names
         begin = bisect_left(self.names, f"{path}/")
@@ -97,8 +96,8 @@ class ZipStore:
     def children(self, path: str) -> list[str]:
         """Return the names right under a path."""
         prefix, below = self._below(path)
-        inside = {name[len(prefix) :] for name in below}
-        return sorted({name.partition("/")[0] for name in inside if "/" in name})
+        names = {name[len(prefix) :] for name in below}
+        return sorted({name.partition("/")[0] for name in names if "/" in name})
 
     def table(self, path: str, array: ArrayMetadata) -> tuple[ZippedChunks, tuple[Encoding, ...]]:
         """Return the chunk table of an array, and the encodings of its chunks."""
@@ -110,12 +109,12 @@ class ZipStore:
             known = [(name, array.keys.cell(name[len(prefix) :], len(grid))) for name in names]
             names = [name for name, cell in known if cell is not None]
             cells = np.array([cell for _, cell in known if cell is not None], np.int64).reshape(-1, len(grid))
-        inside = np.flatnonzero((cells < np.array(grid, np.int64)).all(axis=1))
-        wanted = np.ravel_multi_index(tuple(cells[inside].T), grid) if grid else np.zeros(len(inside), np.int64)
+        in_grid = np.flatnonzero((cells < np.array(grid, np.int64)).all(axis=1))
+        stored_cells = np.ravel_multi_index(tuple(cells[in_grid].T), grid) if grid else np.zeros(len(in_grid), np.int64)
         rows = []
-        for number, at in zip(wanted.tolist(), inside.tolist(), strict=True):
+        for number, at in zip(stored_cells.tolist(), in_grid.tolist(), strict=True):
             name = names[at]
-            info = self.members[name]
+            info = self.entries[name]
             if info.flags & 1:
                 raise UnsupportedError(
                     "encrypted members of a zip file are not supported", url=self.url, structure=name
@@ -142,32 +141,32 @@ class ZipStore:
         return table, tuple(encodings)
 
 
-def _strip_root_folder(members: dict[str, ZipEntry]) -> dict[str, ZipEntry]:
-    """Return the members relative to the store's root: people also zip the folder itself."""
-    tops = {name.partition("/")[0] for name in members}
-    if len(tops) == 1 and all("/" in name for name in members):
+def _strip_root_folder(entries: dict[str, ZipEntry]) -> dict[str, ZipEntry]:
+    """Return the entries relative to the store's root: people also zip the folder itself."""
+    tops = {name.partition("/")[0] for name in entries}
+    if len(tops) == 1 and all("/" in name for name in entries):
         skip = len(tops.pop()) + 1
         roots = {"zarr.json", ".zgroup", ".zarray", ".zmetadata"}
-        if any(name[skip:] in roots for name in members):
-            return {name[skip:]: info for name, info in members.items()}
-    return members
+        if any(name[skip:] in roots for name in entries):
+            return {name[skip:]: info for name, info in entries.items()}
+    return entries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ZippedChunks:
-    """The table of a grid whose chunks are members of a zip file."""
+class ZippedChunks(ChunkTableBase):
+    """The table of a grid whose chunks are entries of a zip file."""
 
     source: Source
     shape: tuple[int, ...]
     number: Indices
-    """Of each member's cell; ascending."""
+    """Of each entry's cell; ascending."""
     header: Indices
-    """Where each member's local header begins."""
+    """Where each entry's local header begins."""
     length: Indices
     encoding: Indices
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     begin: Indices = field(init=False, repr=False)
-    """Where each member's bytes begin; -1: not looked up yet."""
+    """Where each entry's bytes begin; -1: not looked up yet."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "begin", np.full(len(self.number), -1, np.int64))
@@ -183,12 +182,12 @@ class ZippedChunks:
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = cell_numbers(cells, self.shape)
-        zero = np.zeros(len(wanted), np.int64)
+        numbers = flat_cell_numbers(cells, self.shape)
+        zero = np.zeros(len(numbers), np.int64)
         if not len(self.number):
-            return ChunkLocations(np.full(len(wanted), UNWRITTEN), zero, zero, zero, zero, zero, b"")
-        at = np.minimum(np.searchsorted(self.number, wanted), len(self.number) - 1)
-        found = self.number[at] == wanted
+            return ChunkLocations(np.full(len(numbers), UNWRITTEN), zero, zero, zero, zero, zero, b"")
+        at = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
+        found = self.number[at] == numbers
         self._look_up(np.unique(at[found]))
         offset, length, encoding = (
             np.where(found, column[at], 0) for column in (self.begin, self.length, self.encoding)
@@ -196,26 +195,15 @@ class ZippedChunks:
         return ChunkLocations(np.where(found, 0, UNWRITTEN), offset, length, zero, encoding, zero, b"")
 
     def _look_up(self, rows: Indices) -> None:
-        """Read the local headers of members whose bytes have not been found yet."""
+        """Read the local headers of entries whose bytes have not been found yet."""
         unknown = rows[self.begin[rows] < 0]
         if not len(unknown):
             return
         with open_source(self.source.url, self.storage_options) as opened:
-            self.begin[unknown] = _read_member_offsets(opened, self.header[unknown].tolist())
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
+            self.begin[unknown] = _read_entry_offsets(opened, self.header[unknown].tolist())
 
 
-def _read_member_offsets(opened: ByteSource, headers: Sequence[int]) -> list[int]:
-    """Return where the bytes of members begin, by their local headers."""
+def _read_entry_offsets(opened: ByteSource, headers: Sequence[int]) -> list[int]:
+    """Return where the bytes of entries begin, by their local headers."""
     texts = opened.read_many([(header, LOCAL_HEADER) for header in headers])
     return [end_of_local_header(text, header, opened.url) for text, header in zip(texts, headers, strict=True)]

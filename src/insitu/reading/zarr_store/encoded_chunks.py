@@ -18,7 +18,7 @@ import numpy as np
 from insitu.errors import UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.model import Axis, Codec, Columns, Encoding, Selection, Tile, VirtualArray
-from insitu.model.array import RELATION_ATTRIBUTES
+from insitu.model.cf_attributes import RELATIONS
 from insitu.reading.read import read_array
 from insitu.reading.read_context import ReadContext
 from insitu.reading.source_pool import SourcePool
@@ -115,7 +115,7 @@ def encode_chunks(array: VirtualArray, name: str, zarr_format: int, compression:
         if compression not in COMPRESSIONS:
             raise UnsupportedError(f"unknown compression {compression!r}; use one of: {', '.join(COMPRESSIONS)}")
         codecs = (*codecs, COMPRESSIONS[compression])
-    related = {key: array.encoding[key] for key in RELATION_ATTRIBUTES if key in array.encoding}
+    related = {key: array.encoding[key] for key in ("coordinates", *RELATIONS) if key in array.encoding}
     attributes = {**related, **array.attributes, **form.attributes}
     fill = form.fill
     if fill is None:

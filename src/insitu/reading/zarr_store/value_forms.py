@@ -29,7 +29,6 @@ _UNITS = {
     "h": "hours",
     "D": "days",
 }
-_CF = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype")
 _MISSING_TIME = np.iinfo(np.int64).min
 
 

@@ -1,14 +1,14 @@
 """Chunk table of an array in an Icechunk repository whose manifests are loaded when they are needed.
 
 The snapshot records which box of the grid each manifest covers. Locating a cell loads the manifest
-of its box and decodes the reference of that cell only. Sources are numbered as they are met.
+of its box and decodes the reference of that cell only. Sources are numbered as they are found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,12 @@ import numpy.typing as npt
 from insitu.errors import FormatError, NotFoundError, StaleSourceError
 from insitu.forking import fork_safe_lock
 from insitu.lru import LruCache
-from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Source
+from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkTable, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
+from insitu.model.source import SourceSequence
 from insitu.references.icechunk.manifest import ArrayReferences, ManifestRows
-from insitu.references.sparse_table import flat_cell_numbers
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
 
@@ -103,10 +103,10 @@ class _LoadedManifest:
             numbers, rows = numbers[order], order if rows is None else rows[order]
         return cls(references, numbers, rows)
 
-    def find(self, wanted: Indices) -> tuple[npt.NDArray[np.bool_], ManifestRows]:
+    def find(self, cells: Indices) -> tuple[npt.NDArray[np.bool_], ManifestRows]:
         """Return which cells have references, and these."""
-        at = np.searchsorted(self.numbers, wanted, side="right") - 1
-        found = (at >= 0) & (self.numbers[np.maximum(at, 0)] == wanted) if len(self.numbers) else at >= 0
+        at = np.searchsorted(self.numbers, cells, side="right") - 1
+        found = (at >= 0) & (self.numbers[np.maximum(at, 0)] == cells) if len(self.numbers) else at >= 0
         rows = at[found] if self.rows is None else self.rows[at[found]]
         return found, self.references.rows(rows)
 
@@ -116,7 +116,7 @@ class _LoadedManifest:
         return self.references.nbytes + self.numbers.nbytes
 
 
-class LazyManifests:
+class LazyManifests(ChunkTableBase):
     """Chunk table of an array, by its manifests.
 
     Parameters
@@ -143,35 +143,35 @@ class LazyManifests:
     ) -> None:
         self.path, self.shape = path, shape
         self.manifests = tuple(manifests)
-        self.sources: Sequence[Source] = _MetSources(self)
+        self.sources: Sequence[Source] = _SourcesSoFar(self)
         self._load, self._repository = load, repository
         self._loaded: LruCache[str, _LoadedManifest] = LruCache(
             _MANIFEST_BYTES, lambda manifest: manifest.nbytes, min_items=1
         )
         self._numbers: dict[tuple[str, bool], int] = {}
-        self.met: list[Source] = []
-        """Sources that were met so far."""
-        self._unchanged: dict[str, int] = {}
+        self.found_sources: list[Source] = []
+        """Sources of the references that were decoded so far."""
+        self._unchanged_since: dict[str, int] = {}
         self._lock = fork_safe_lock()
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = flat_cell_numbers(cells, self.shape)
-        places = np.unravel_index(wanted, self.shape) if self.shape else ()
-        source, offset, length = (np.full(len(wanted), state, np.int64) for state in (UNWRITTEN, 0, 0))
+        numbers = flat_cell_numbers(cells, self.shape)
+        places = np.unravel_index(numbers, self.shape) if self.shape else ()
+        source, offset, length = (np.full(len(numbers), state, np.int64) for state in (UNWRITTEN, 0, 0))
         inline = bytearray()
         for manifest in self.manifests:
-            here = np.flatnonzero(manifest.contains(places, len(wanted)))
+            here = np.flatnonzero(manifest.contains(places, len(numbers)))
             if not len(here):
                 continue
-            found, rows = self._manifest(manifest).find(wanted[here])
+            found, rows = self._manifest(manifest).find(numbers[here])
             here = here[found]
             offset[here], length[here] = rows.offset, rows.length
             source[here] = self._source_numbers(rows)
             for row, data in rows.inline.items():
                 offset[here[row]], length[here[row]] = len(inline), len(data)
                 inline += data
-        zero = np.broadcast_to(np.int64(0), wanted.shape)
+        zero = np.broadcast_to(np.int64(0), numbers.shape)
         return ChunkLocations(source, offset, length, zero, zero, zero, bytes(inline))
 
     def load_all(self) -> ChunkTable:
@@ -192,7 +192,7 @@ class LazyManifests:
             references = self._manifest(manifest).references
             if len(references.tables):
                 self._source_numbers(references.rows(np.zeros(1, np.int64)))
-            if self.met:
+            if self.found_sources:
                 return
 
     def _manifest(self, manifest: ManifestExtent) -> _LoadedManifest:
@@ -212,8 +212,8 @@ class LazyManifests:
             numbers = []
             for name in zip(rows.path, rows.virtual.tolist(), strict=True):
                 if name[0] and name not in self._numbers:
-                    self.met.append(self._repository.source(*name))
-                    self._numbers[name] = len(self.met) - 1
+                    self.found_sources.append(self._repository.source(*name))
+                    self._numbers[name] = len(self.found_sources) - 1
                 numbers.append(self._numbers[name] if name[0] else INLINE)
             return numbers
 
@@ -223,16 +223,16 @@ class LazyManifests:
         """
         if rows.modified is None or rows.has_etag is None:
             return
-        marked = np.flatnonzero(rows.virtual & rows.has_etag)
-        if len(unknown := [row for row in marked.tolist() if rows.path[row] not in self._unchanged]):
+        with_etag = np.flatnonzero(rows.virtual & rows.has_etag)
+        if len(unknown := [row for row in with_etag.tolist() if rows.path[row] not in self._unchanged_since]):
             self._repository.probe_files(self.path, rows.select_virtual(np.array(unknown)))
-            self._unchanged.update(dict.fromkeys((rows.path[row] for row in unknown), 0))
+            self._unchanged_since.update(dict.fromkeys((rows.path[row] for row in unknown), 0))
         latest: dict[str, int] = {}
         for row in np.flatnonzero(rows.virtual & (rows.modified > 0)).tolist():
             latest[rows.path[row]] = max(latest.get(rows.path[row], 0), int(rows.modified[row]))
         for name, moment in latest.items():
             path = local_path(name)
-            if path is None or moment <= self._unchanged.get(name, -1):
+            if path is None or moment <= self._unchanged_since.get(name, -1):
                 continue
             try:
                 with open_source(path) as source:
@@ -243,41 +243,25 @@ class LazyManifests:
                 raise StaleSourceError(
                     "the file changed since it was referred to", url=path, hint="Scan the files and save again"
                 )
-            self._unchanged[name] = moment
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
+            self._unchanged_since[name] = moment
 
 
-class _MetSources(Sequence[Source]):
-    """The sources of a table in the order in which they are met; counting them loads all manifests."""
+class _SourcesSoFar(SourceSequence):
+    """The sources of a table in the order in which they are found; counting them loads all manifests."""
 
     def __init__(self, table: LazyManifests) -> None:
         self._table = table
 
     def __len__(self) -> int:
         self._table.load_all()
-        return len(self._table.met)
+        return len(self._table.found_sources)
 
-    @overload
-    def __getitem__(self, number: int) -> Source: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Source]: ...
-    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
-        if isinstance(number, slice) or number < 0:
-            self._table.load_all()
-        elif number >= len(self._table.met):
+    def find(self, number: int) -> Source:
+        """Return one source; of those that were not found yet, the first."""
+        if number >= len(self._table.found_sources):
             self._table.load_first()
-        return self._table.met[number]
+        return self._table.found_sources[number]
 
     def __iter__(self) -> Iterator[Source]:
         self._table.load_all()
-        return iter(list(self._table.met))
+        return iter(list(self._table.found_sources))

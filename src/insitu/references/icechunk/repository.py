@@ -172,8 +172,8 @@ def _check_tree_access(path: str) -> None:
     if has_access_policy():
         for folder, folders, files in os.walk(path):
             for name in (*folders, *files):
-                if os.path.islink(there := os.path.join(folder, name)):
-                    check_path(there)
+                if os.path.islink(entry := os.path.join(folder, name)):
+                    check_path(entry)
 
 
 def _s3_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _s3_keys(options: Mapping[str, Any]) -> dict[str, Any]:
         return {"anonymous": True}
     if options.get("key"):
         names = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
-        return {theirs: options[ours] for ours, theirs in names.items() if options.get(ours)}
+        return {argument: options[option] for option, argument in names.items() if options.get(option)}
     return {"from_env": True} if can_use_environment(options) else {"anonymous": True}
 
 
@@ -213,7 +213,7 @@ def _azure_access(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
     if found.get("skip_signature"):
         config["skip_signature"] = "true"
     names = {"account_key": "access_key", "sas_key": "sas_token"}
-    keys = {theirs: found[ours] for ours, theirs in names.items() if found.get(ours)}
+    keys = {argument: found[option] for option, argument in names.items() if found.get(option)}
     return str(account), config, keys or {"from_env": True}
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from insitu.codecs import decode
 from insitu.errors import InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
+from insitu.model.cf_attributes import PACKING, TIMES
 from insitu.references.icechunk.repository import RepositoryVersion, parse_version, repository_exists
 from insitu.references.icechunk.repository_reader import open_icechunk, run_async
 from insitu.references.icechunk.repository_writer import (
@@ -31,7 +32,7 @@ from insitu.references.icechunk.repository_writer import (
     put_objects,
     write_references,
 )
-from insitu.references.plan_append import CF_ATTRIBUTES, AppendReport, Reader, plan_append
+from insitu.references.plan_append import AppendReport, Reader, plan_append
 from insitu.references.urls import absolute_url
 from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import open_source
@@ -111,6 +112,8 @@ def _append_once(
     opened = open_repository(version, icechunk_export(group, 0, storage_options), storage_options)
     session = opened.writable_session(version.name)
     old = _open_snapshot(f"{version.url}?snapshot={session.snapshot_id}", url, storage_options)
+    # Looked for in the snapshot that the session will replace: a job that runs twice must not append
+    # twice, and what was copied has no reference by which `plan_append` would know it.
     if (report := _report_if_copied(opened, session.snapshot_id, group, dim, url)) is not None:
         return report
     plan = plan_append(old, group, dim, target=url, read=read)
@@ -136,9 +139,9 @@ def _with_labels_in_one_chunk(group: VirtualGroup, dim: str, read: Reader) -> Vi
     return replace(group, arrays=arrays)
 
 
-def _open_snapshot(tip: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
+def _open_snapshot(snapshot_url: str, url: str, storage_options: Mapping[str, Any] | None) -> VirtualGroup:
     """Return the tree of a snapshot with its references loaded; raise if one of its files changed."""
-    old = open_icechunk(tip, storage_options=storage_options)
+    old = open_icechunk(snapshot_url, storage_options=storage_options)
     try:
         for _, array in old.all_arrays():
             for tile in array.tiles:
@@ -161,18 +164,18 @@ def _report_if_copied(opened: Any, snapshot: str, group: VirtualGroup, dim: str,
     sources = {absolute_url(s.url): s for _, array in group.all_arrays() if dim in array.dims for s in array.sources}
     if not sources:
         return None
-    held: dict[str, Source] = {}
+    copied: dict[str, Source] = {}
     for version in opened.ancestry(snapshot_id=snapshot):
         for row in (version.metadata or {}).get(_COPIED_SOURCES_KEY, ()):
-            held.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
-    for name in sources.keys() & held.keys():
-        if (found := held[name].compare(sources[name])).same is False:
+            copied.setdefault(row["url"], Source(row["url"], row["size"], row["etag"], row["modified"]))
+    for name in sources.keys() & copied.keys():
+        if (found := copied[name].compare(sources[name])).same is False:
             raise StaleSourceError(
                 f"{url} holds values of an earlier version of this file: {found.reason}",
                 url=name,
                 hint="Scan the files and save the repository anew, which adds a version",
             )
-    if sources.keys() <= held.keys():
+    if sources.keys() <= copied.keys():
         return AppendReport(url, dim, 0, (), tuple(sources))
     return None
 
@@ -188,16 +191,16 @@ def _write_steps(session: Any, writing: ZarrExport, dim: str, rewrite: int) -> l
         for path, array in writing.arrays.items()
         if dim in array.array.dims
     }
-    referred: set[str] = set()
+    referenced: set[str] = set()
     copied: dict[str, Source] = {}
     for path, plan in plans.items():
         _grow_array(store, writing, path, old[path], plan)
         for source in writing.arrays[path].array.sources:
             if plan[2]:
-                referred.add(source.url)
+                referenced.add(source.url)
             else:
                 copied[source.url] = source
-    return [source for name, source in copied.items() if name not in referred]
+    return [source for name, source in copied.items() if name not in referenced]
 
 
 async def _fetch_documents(store: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
@@ -220,7 +223,8 @@ def _plan_array(
     for name in _MATCHING_FIELDS:
         if not _is_equal(old.get(name), new.get(name)):
             raise _difference_error(path, name, old.get(name), new.get(name))
-    for name in CF_ATTRIBUTES:
+    # What decides what stored values mean: a Zarr array has one value of each.
+    for name in (*PACKING, *TIMES, "dtype"):
         one, other = (document.get("attributes", {}).get(name) for document in (old, new))
         if one != other:
             raise _difference_error(path, f"attribute {name}", one, other)
@@ -234,14 +238,14 @@ def _plan_array(
     array = writing.arrays[path]
     nbytes = array.array.size * max(array.encoding.dtype.itemsize, 1)
     if nbytes > rewrite:
-        why = (
+        reason = (
             f"ends within a chunk along {dim!r} ({length} elements in chunks of "
             f"{old['chunk_grid']['configuration']['chunk_shape'][axis]})"
             if same_grid
             else "is cut into chunks of another shape"
         )
         raise UnsupportedError(
-            f"the array {why}: references cannot follow, and its {nbytes:,} new bytes are more than "
+            f"the array {reason}: references cannot follow, and its {nbytes:,} new bytes are more than "
             f"rewrite={rewrite:,} allows to copy",
             variable=path,
             hint="Append to an *.insitu store, which holds such arrays, or allow the copy with rewrite=",
@@ -253,9 +257,9 @@ def _is_equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
-def _difference_error(path: str, what: str, old: Any, new: Any) -> InsituError:
+def _difference_error(path: str, property_name: str, old: Any, new: Any) -> InsituError:
     return UnsupportedError(
-        f"{what} is {old!r} in the repository and {new!r} in the new files: one Zarr array has one",
+        f"{property_name} is {old!r} in the repository and {new!r} in the new files: one Zarr array has one",
         variable=path,
         hint="Append to an *.insitu store, which holds arrays whose files differ",
     )
@@ -296,8 +300,8 @@ def _read_values(writing: ZarrExport, path: str, array: ZarrArraySpec) -> npt.ND
             if number == INLINE:
                 data = rows.inline[offset : offset + length]
             else:
-                about = array.tile.chunks.sources[number]
-                with open_source(about.url, writing.storage_options, expected=about) as source:
+                chunk_source = array.tile.chunks.sources[number]
+                with open_source(chunk_source.url, writing.storage_options, expected=chunk_source) as source:
                     data = source.read(offset, length if length >= 0 else source.size() - offset)
             cell = np.unravel_index(begin + row, array.grid) if array.grid else ()
             chunk = _decode_chunk(data, array, path)

@@ -20,10 +20,10 @@ import numpy as np
 
 from insitu.codecs.linked_libraries import can_decompress_texts
 from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
-from insitu.model import INLINE, ChunkLocations, ChunkState, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
+from insitu.model import INLINE, ChunkLocations, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ChunkTableBase
+from insitu.model.sparse_chunks import table_of_cells
 from insitu.references.icechunk.lazy_manifests import LazyManifests, ManifestExtent
 from insitu.references.icechunk.manifest import ArrayReferences, ManifestRows, open_manifest
 from insitu.references.icechunk.repository import (
@@ -36,7 +36,6 @@ from insitu.references.icechunk.repository import (
     repository_exists,
     source_url,
 )
-from insitu.references.sparse_table import table_of_cells
 from insitu.references.urls import UrlResolver
 from insitu.sources import open_source
 from insitu.sources.access_policy import check_path
@@ -97,8 +96,8 @@ def open_icechunk(
             leave_out(path, FormatError("the snapshot lists this node, but has no metadata of it"))
     nodes = parse_nodes(documents, leave_out, open_shards=False)
     details = GroupDetails("icechunk", notes={"snapshot": snapshot.id, version.kind: version.name})
-    made = build_tree(nodes, tile_of, leave_out, details=details)
-    return replace(made, problems=problems)
+    tree = build_tree(nodes, tile_of, leave_out, details=details)
+    return replace(tree, problems=problems)
 
 
 def has_version(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
@@ -249,13 +248,13 @@ class Snapshot:
         if not self.listed:
             # The other form of this method blocks all threads of the process while it waits for the storage.
             found = self.ask(self.open()[0].inspect_snapshot_async(self.id))
-            about = json.loads(found) if isinstance(found, str) else found
-            if about["id"] != self.id:
-                raise FormatError(f"what is kept as the snapshot {self.id} is {about['id']}", url=self.url)
+            summary = json.loads(found) if isinstance(found, str) else found
+            if summary["id"] != self.id:
+                raise FormatError(f"what is kept as the snapshot {self.id} is {summary['id']}", url=self.url)
             self.listed.append(
                 SnapshotListing(
-                    {node["path"].strip("/"): node for node in about["nodes"]},
-                    {manifest["id"]: manifest for manifest in about["manifests"]},
+                    {node["path"].strip("/"): node for node in summary["nodes"]},
+                    {manifest["id"]: manifest for manifest in summary["manifests"]},
                 )
             )
         return self.listed[0]
@@ -293,7 +292,7 @@ class Snapshot:
         number = np.ravel_multi_index(tuple(index[keep].T), shape) if shape else np.zeros(np.count_nonzero(keep))
         columns = (source[keep], offset[keep], length[keep])
         sources = tuple(self.source(name, virtual) for name, virtual in objects)
-        return table_of_cells(shape, sources, number.astype(np.int64), *columns, bytes(inline))
+        return table_of_cells(shape, sources, number.astype(np.int64), *columns, inline=bytes(inline))
 
     def source(self, name: str, virtual: bool) -> Source:
         """Return the object that a reference names."""
@@ -337,13 +336,13 @@ class Snapshot:
         """Read one byte of each local file that references of an array name, through the library, which
         checks that the file did not change.
         """
-        firsts: dict[str, Any] = {}
+        probes: dict[str, Any] = {}
         for row in np.flatnonzero(rows.virtual).tolist():
-            if rows.path[row] not in firsts and local_path(rows.path[row]) is not None:
-                firsts[rows.path[row]] = rows.index[row]
-        for name in firsts:
+            if rows.path[row] not in probes and local_path(rows.path[row]) is not None:
+                probes[rows.path[row]] = rows.index[row]
+        for name in probes:
             check_path(local_path(name) or name)
-        keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in firsts.items()}
+        keys = {name: "/".join(filter(None, [path, "c", *map(str, cell.tolist())])) for name, cell in probes.items()}
         if not keys:
             return
         for name, problem in run_async(_probe_objects(self.open()[1].store, keys)).items():
@@ -389,7 +388,7 @@ async def _probe_objects(store: Any, keys: Mapping[str, str]) -> dict[str, Excep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ManifestTable:
+class ManifestTable(ChunkTableBase):
     """Chunk table of an array in a repository, loaded when it is first used."""
 
     shape: tuple[int, ...]
@@ -409,14 +408,3 @@ class ManifestTable:
         """Return the same table, loaded."""
         table = self.snapshot.table(self.path, self.shape)
         return table.load_all() if isinstance(table, LazyManifests) else table
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)

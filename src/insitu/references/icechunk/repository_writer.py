@@ -139,7 +139,7 @@ def icechunk_export(
         what="Icechunk",
         formats=(3,),
         inline_threshold=inline_threshold,
-        named=virtual_location,
+        name_source=virtual_location,
         rectilinear=can_write_rectilinear(),
         storage_options=storage_options,
     )
@@ -158,8 +158,8 @@ def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_opt
     """Return the repository, created if necessary, configured for the containers of a tree."""
     icechunk = import_icechunk()
     path = local_path(version.url)
-    there = repository_exists(version.url, storage_options)
-    if path is not None and not there and os.path.exists(path) and not is_unfinished(path):
+    is_there = repository_exists(version.url, storage_options)
+    if path is not None and not is_there and os.path.exists(path) and not is_unfinished(path):
         raise UnsupportedError("something else lies here already", url=path, hint="Choose another target, or remove it")
     # First: what cannot be referred to leaves no empty repository behind.
     containers = {prefix: virtual_container(prefix, storage_options) for prefix in _container_prefixes(writing)}
@@ -168,7 +168,7 @@ def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_opt
         if path is not None and is_unfinished(path):
             for name in os.listdir(path):  # icechunk creates no repository where something lies
                 remove_directory(os.path.join(path, name))
-        found = icechunk.Repository.open(place) if there else icechunk.Repository.create(place)
+        found = icechunk.Repository.open(place) if is_there else icechunk.Repository.create(place)
         config = found.config
         access: dict[str, Any] = {}
         for prefix in [*(config.virtual_chunk_containers or {})]:
@@ -199,8 +199,10 @@ def _container_prefixes(writing: ZarrExport) -> list[str]:
     if len(folders) > _MOST_FOLDERS:
         shared = posixpath.commonpath([folder.removeprefix("file://") for folder in folders])
         folders = [f"file://{shared.rstrip('/')}/"]
-    kept = [folder for folder in folders if not any(folder != other and folder.startswith(other) for other in folders)]
-    return kept + sorted(prefix for prefix in found if not prefix.startswith("file://"))
+    outermost = [
+        folder for folder in folders if not any(folder != other and folder.startswith(other) for other in folders)
+    ]
+    return outermost + sorted(prefix for prefix in found if not prefix.startswith("file://"))
 
 
 def _manifest_splitting(icechunk: Any, arrays: Mapping[str, ZarrArraySpec]) -> dict[Any, Any]:
@@ -222,11 +224,11 @@ def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
     >>> split_sizes((3650, 200, 400), 250_000)
     [3, 200, 400]
     """
-    sizes, room = [], limit
+    sizes, left = [], limit
     for count in reversed(grid):
-        size = max(min(count, room), 1)
+        size = max(min(count, left), 1)
         sizes.append(size)
-        room = room // count if size == count else 1
+        left = left // count if size == count else 1
     return sizes[::-1]
 
 
@@ -311,17 +313,17 @@ def _write_slab(
         )
     else:
         make = import_icechunk().VirtualChunkSpec
-        kept = np.flatnonzero(block.stored)
-        index: Any = np.stack(np.unravel_index(block.begin + kept, array.grid), axis=1) + at if array.grid else [[]]
+        written = np.flatnonzero(block.stored)
+        index: Any = np.stack(np.unravel_index(block.begin + written, array.grid), axis=1) + at if array.grid else [[]]
         failed = store.set_virtual_refs(
             f"/{path}",
             [
                 make([*map(int, cell)], block.urls[url], offset, size, last_updated_at_checksum=checksum)
                 for cell, url, offset, size in zip(
                     index,
-                    block.url[kept].tolist(),
-                    block.offset[kept].tolist(),
-                    length[kept].tolist(),
+                    block.url[written].tolist(),
+                    block.offset[written].tolist(),
+                    length[written].tolist(),
                     strict=True,
                 )
             ],

@@ -42,26 +42,26 @@ def read_flat(data: bytes, base: UrlResolver, *, errors: str = "raise") -> Virtu
             f"this is not a readable Parquet file: {problem}", url=base.url, structure="references"
         ) from None
     columns = {name.lower(): table.column(at) for at, name in enumerate(table.column_names)}
-    chosen: dict[str, str] = {}
+    column_of_role: dict[str, str] = {}
     for role, names in (("key", _KEYS), ("url", _URLS), ("offset", _OFFSETS), ("length", _LENGTHS), ("raw", _INLINE)):
-        found = next((name for name in names if name in columns and name not in chosen.values()), None)
+        found = next((name for name in names if name in columns and name not in column_of_role.values()), None)
         if found is not None:
-            chosen[role] = found
-    if "key" not in chosen or not ({"url", "raw"} & chosen.keys()):
+            column_of_role[role] = found
+    if "key" not in column_of_role or not ({"url", "raw"} & column_of_role.keys()):
         raise FormatError(
             f"this table does not hold kerchunk references: its columns are {', '.join(columns)}",
             url=base.url,
             structure="references",
             hint="It needs a column for the key, and one for the URL or for inline data",
         )
-    if "length" in chosen and "offset" not in chosen:
+    if "length" in column_of_role and "offset" not in column_of_role:
         raise FormatError(
             f"there are lengths, but no offsets: the columns are {', '.join(columns)}",
             url=base.url,
             structure="references",
         )
     try:
-        lists = {role: columns[name].to_pylist() for role, name in chosen.items()}
+        lists = {role: columns[name].to_pylist() for role, name in column_of_role.items()}
     except UnicodeDecodeError as problem:
         raise FormatError(f"the file holds invalid text: {problem}", url=base.url, structure="references") from None
     empty: list[Any] = [None] * table.num_rows
@@ -106,22 +106,22 @@ def _write(writing: ZarrExport, writer: Any) -> None:
     for path, array in writing.arrays.items():
         pattern = ".".join(["%d"] * len(array.grid)) or "0"
         for block in writing.blocks(path):
-            kept = np.flatnonzero(block.stored | block.inline)
-            index = np.unravel_index(block.begin + kept, array.grid) if array.grid else ()
-            cells = zip(*(axis.tolist() for axis in index), strict=True) if array.grid else [()] * len(kept)
+            present = np.flatnonzero(block.stored | block.inline)
+            index = np.unravel_index(block.begin + present, array.grid) if array.grid else ()
+            cells = zip(*(axis.tolist() for axis in index), strict=True) if array.grid else [()] * len(present)
             names = [f"{path}/{pattern % cell}" for cell in cells]
-            whole = block.length[kept] < 0
-            inline = block.inline[kept]
+            whole = block.length[present] < 0
+            inline = block.inline[present]
             urls = [
                 None if url < 0 or raw else block.urls[url]
-                for url, raw in zip(block.url[kept].tolist(), inline, strict=True)
+                for url, raw in zip(block.url[present].tolist(), inline, strict=True)
             ]
-            raws = [block.data.get(row) for row in kept.tolist()]
+            raws = [block.data.get(row) for row in present.tolist()]
             rows = [
                 pa.array(names, pa.string()),
                 pa.array(urls, pa.string()),
-                pa.array(block.offset[kept], pa.int64(), mask=whole | inline),
-                pa.array(block.length[kept], pa.int64(), mask=whole | inline),
+                pa.array(block.offset[present], pa.int64(), mask=whole | inline),
+                pa.array(block.length[present], pa.int64(), mask=whole | inline),
                 pa.array(raws, pa.binary()),
             ]
             writer.write_table(pa.Table.from_arrays(rows, schema=_SCHEMA))

@@ -20,8 +20,8 @@ import pyarrow as pa
 from insitu.errors import FormatError, InsituError, UnsupportedError
 from insitu.model import INLINE, WHOLE, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
+from insitu.model.sparse_chunks import table_of_cells
 from insitu.references.kerchunk.templates import Templates, generate_references
-from insitu.references.sparse_table import table_of_cells
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
@@ -94,8 +94,8 @@ def _unwrap(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
     templates = document.get("templates") or {}
     if not isinstance(refs, Mapping) or not isinstance(templates, Mapping):
         raise FormatError("'refs' and 'templates' must be objects", structure="refs")
-    made = Templates(templates)
-    return {**refs, **dict(generate_references(document.get("gen") or [], made))}, made
+    parsed = Templates(templates)
+    return {**refs, **dict(generate_references(document.get("gen") or [], parsed))}, parsed
 
 
 def tree_from_references(
@@ -138,8 +138,8 @@ def tree_from_references(
     # A shard in references is fetched and decoded as one chunk.
     nodes = parse_nodes(documents, leave_out, open_shards=False)
     tables = _TableBuilder(nodes, folders, UrlPool(base), templates, target)
-    made = build_tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
-    return replace(made, problems=problems)
+    tree = build_tree(nodes, tables.tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(tree, problems=problems)
 
 
 def _parse_document(document: Any) -> dict[str, Any]:
@@ -215,11 +215,11 @@ class _TableBuilder:
             first = {url: at for at, url in reversed(list(enumerate(urls)))} if set(map(type, urls)) == {str} else None
             if first is not None:
                 known = {url: self._number(url, path, names[at]) for url, at in first.items()}
-                every = range(count)
+                all_numbers = range(count)
                 return _compact_table(
                     grid, self.pool, numbers, np.fromiter(map(known.__getitem__, urls), np.int64, count),
-                    _integer_column(begins, "offset", path, names, every),
-                    _integer_column(sizes, "length", path, names, every), b"",
+                    _integer_column(begins, "offset", path, names, all_numbers),
+                    _integer_column(sizes, "length", path, names, all_numbers), b"",
                 )  # fmt: skip
         return self._mixed_table(path, grid, names, values, numbers)
 
@@ -233,12 +233,12 @@ class _TableBuilder:
         length = np.zeros(count, np.int64)
         inline = bytearray()
         urls: list[int] = []
-        ranged: list[int] = []
+        with_range: list[int] = []
         begins: list[Any] = []
         sizes: list[Any] = []
         for at, value in enumerate(values):
             if type(value) is list and len(value) == 3:
-                ranged.append(at)
+                with_range.append(at)
                 begins.append(value[1])
                 sizes.append(value[2])
                 urls.append(self._number(value[0], path, names[at]))
@@ -258,10 +258,10 @@ class _TableBuilder:
             )
             source[at], offset[at], length[at] = INLINE, len(inline), len(data)
             inline += data
-        if ranged:
-            source[ranged] = urls
-            offset[ranged] = _integer_column(begins, "offset", path, names, ranged)
-            length[ranged] = _integer_column(sizes, "length", path, names, ranged)
+        if with_range:
+            source[with_range] = urls
+            offset[with_range] = _integer_column(begins, "offset", path, names, with_range)
+            length[with_range] = _integer_column(sizes, "length", path, names, with_range)
         return _compact_table(grid, self.pool, numbers, source, offset, length, bytes(inline))
 
     def _number(self, url: Any, path: str, name: str) -> int:
@@ -293,7 +293,7 @@ def _compact_table(
     sources: tuple[Source, ...] = tuple(pool.sources[int(number)] for number in used)
     if len(used):
         source = np.where(source >= 0, np.searchsorted(used, source), source)
-    return table_of_cells(grid, sources, numbers, source, offset, length, inline)
+    return table_of_cells(grid, sources, numbers, source, offset, length, inline=inline)
 
 
 def _full_key(path: str, name: str) -> str:
@@ -301,7 +301,7 @@ def _full_key(path: str, name: str) -> str:
 
 
 def _integer_column(
-    values: Sequence[Any], what: str, path: str, names: list[str], at: Sequence[int]
+    values: Sequence[Any], name: str, path: str, names: list[str], at: Sequence[int]
 ) -> npt.NDArray[np.int64]:
     if set(map(type, values)) <= {int}:
         try:
@@ -313,7 +313,7 @@ def _integer_column(
     for position, value in zip(at, values, strict=True):
         if type(value) is not int or not 0 <= value < 2**63:
             raise FormatError(
-                f"{what} must be an integer from 0 to 2**63 - 1, not {value!r}",
+                f"{name} must be an integer from 0 to 2**63 - 1, not {value!r}",
                 structure=_full_key(path, names[position]),
             )
     raise AssertionError("unreachable")
@@ -355,17 +355,17 @@ def write_json(writing: ZarrExport, file: IO[bytes]) -> None:
 def _iter_chunk_json(path: str, array: ZarrArraySpec, writing: ZarrExport) -> Iterator[str]:
     """Yield the references of an array as fragments of JSON."""
     before = json.dumps(f"{path}/" if path else "")[:-1]
-    third = writing.zarr_format == 3
+    is_v3 = writing.zarr_format == 3
     for block in writing.blocks(path):
-        kept = np.flatnonzero(block.stored | block.inline)
-        if not len(kept):
+        present = np.flatnonzero(block.stored | block.inline)
+        if not len(present):
             continue
         if array.grid:
-            index = np.unravel_index(block.begin + kept, array.grid)
-            names = _chunk_keys([axis.tolist() for axis in index], "/" if third else ".", "c/" if third else "")
+            index = np.unravel_index(block.begin + present, array.grid)
+            names = _chunk_keys([axis.tolist() for axis in index], "/" if is_v3 else ".", "c/" if is_v3 else "")
         else:
-            names = ["c" if third else "0"]
-        values = _reference_json(block, kept)
+            names = ["c" if is_v3 else "0"]
+        values = _reference_json(block, present)
         yield ",".join([f'{before}{name}":{value}' for name, value in zip(names, values, strict=True)])
 
 
@@ -374,11 +374,11 @@ def _chunk_keys(columns: list[list[int]], separator: str, mark: str) -> list[str
     return [pattern % cell for cell in zip(*columns, strict=True)]
 
 
-def _reference_json(block: ReferenceBlock, kept: Indices) -> list[str]:
+def _reference_json(block: ReferenceBlock, rows: Indices) -> list[str]:
     """Return references as JSON: text for inline data, a list for a range."""
     quoted = [json.dumps(url) for url in block.urls]
-    columns = (kept.tolist(), block.url[kept].tolist(), block.offset[kept].tolist(), block.length[kept].tolist())
-    if not block.data and (block.length[kept] >= 0).all():  # the usual block
+    columns = (rows.tolist(), block.url[rows].tolist(), block.offset[rows].tolist(), block.length[rows].tolist())
+    if not block.data and (block.length[rows] >= 0).all():  # the usual block
         return [f"[{quoted[url]},{offset},{length}]" for _, url, offset, length in zip(*columns, strict=True)]
     texts = []
     for row, url, offset, length in zip(*columns, strict=True):

@@ -21,14 +21,13 @@ import pyarrow.parquet as pq
 
 from insitu.errors import FormatError, InsituError, NotFoundError
 from insitu.lru import LruCache
-from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, ChunkState, GroupDetails, Source, Tile, VirtualGroup
+from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.chunks import flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, new_directory, open_folder
 from insitu.references.file_systems import check_names
-from insitu.references.sparse_table import flat_cell_numbers
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
@@ -69,7 +68,7 @@ def _record_bytes(record: RecordRows | None) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ParquetTable:
+class ParquetTable(ChunkTableBase):
     """Chunk table whose rows lie in Parquet files that are read when needed."""
 
     url: str
@@ -145,17 +144,6 @@ class ParquetTable:
         except InsituError as problem:
             raise problem.with_context(structure=name) from None
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:
     """Return the rows of one file."""
@@ -182,9 +170,9 @@ def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:
     if "raw" in table.column_names:
         valid, begins, sizes, inline = _inline_column(_single_chunk(table, "raw"))
         source[valid], offset[valid], length[valid] = INLINE, begins[valid], sizes[valid]
-    lost = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
-    if len(lost):
-        row = int(lost[0])
+    without_url = np.flatnonzero((source == UNWRITTEN) & ((offset != 0) | (length != 0)))
+    if len(without_url):
+        row = int(without_url[0])
         raise FormatError(f"row {row} has offset {offset[row]} and size {length[row]}, but no path")
     return RecordRows(source, offset, length, inline)
 
@@ -194,11 +182,11 @@ def _check_columns(names: Sequence[str]) -> None:
 
     Inline data needs no other column, and whole files need neither offset nor size.
     """
-    there = {name for name in names if not name.startswith("__")}  # pandas' index
-    lacking = [name for name in _COLUMNS if name not in there]
-    needed = {"path", "raw"}.isdisjoint(there) or ("offset" in there) != ("size" in there)
-    if lacking and (needed or not there.issubset(_COLUMNS)):
-        raise FormatError(f"there is no column {lacking[0]!r}; the columns are {', '.join(names)}")
+    present = {name for name in names if not name.startswith("__")}  # pandas' index
+    missing = [name for name in _COLUMNS if name not in present]
+    needed = {"path", "raw"}.isdisjoint(present) or ("offset" in present) != ("size" in present)
+    if missing and (needed or not present.issubset(_COLUMNS)):
+        raise FormatError(f"there is no column {missing[0]!r}; the columns are {', '.join(names)}")
 
 
 def _single_chunk(table: Any, name: str) -> Any:
@@ -324,8 +312,8 @@ def read_parquet(
     if not documents:
         raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
     nodes = parse_nodes(documents, leave_out, open_shards=False)
-    made = build_tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
-    return replace(made, problems=problems)
+    tree = build_tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
+    return replace(tree, problems=problems)
 
 
 def write_parquet(

@@ -49,12 +49,12 @@ class Templates:
         if values is None and text in self._known:
             return self._known[text]
         try:
-            made = self._fill_in(text, values or {}, 0)
+            rendered = self._fill_in(text, values or {}, 0)
         except RecursionError:
             raise FormatError(f"the template {text[:40]!r}... is nested too deeply") from None
         if values is None:
-            self._known[text] = made
-        return made
+            self._known[text] = rendered
+        return rendered
 
     def _fill_in(self, text: str, values: Mapping[str, Value], depth: int) -> str:
         if depth > _DEEPEST_NESTING:
@@ -86,8 +86,8 @@ class Templates:
                     return self._fill_in(self._texts[name], {}, depth + 1)
                 raise FormatError(f"the template uses {name!r}, which is not defined")
             case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if name in self._texts:
-                given = {k.arg: self._node(k.value, values, depth, text) for k in keywords if k.arg is not None}
-                return self._fill_in(self._texts[name], given, depth + 1)
+                arguments = {k.arg: self._node(k.value, values, depth, text) for k in keywords if k.arg is not None}
+                return self._fill_in(self._texts[name], arguments, depth + 1)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 return _require_range(-_require_number(self._node(inner, values, depth, text), text), text)
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
@@ -107,8 +107,8 @@ class Templates:
             case ast.Name(id="string"):
                 return str(value)
             case ast.Call(func=ast.Name(id="format"), args=arguments) if isinstance(value, str):
-                given = tuple(self._node(argument, values, depth, text) for argument in arguments)
-                return _format(value, given, text)
+                operands = tuple(self._node(argument, values, depth, text) for argument in arguments)
+                return _format(value, operands, text)
         raise FormatError(f"the template {{{{{text}}}}} is not supported")
 
 
@@ -182,9 +182,9 @@ def generate_references(items: Any, templates: Templates) -> Iterator[tuple[str,
                 f"an item of 'gen' generates {total} references; at most {_MOST_REFERENCES} are allowed",
                 structure=f"gen[{number}]",
             )
-        for chosen in itertools.product(*ranges.values()):
+        for combination in itertools.product(*ranges.values()):
             try:
-                yield _make_reference(item, dict(zip(ranges, chosen, strict=True)), templates)
+                yield _make_reference(item, dict(zip(ranges, combination, strict=True)), templates)
             except FormatError as problem:
                 raise problem.with_context(structure=f"gen[{number}]") from None
 
@@ -198,7 +198,7 @@ def _make_reference(item: Mapping[str, Any], values: Mapping[str, Any], template
     return key, reference
 
 
-def _parse_range(value: Any, where: str) -> range | list[Any]:
+def _parse_range(value: Any, location: str) -> range | list[Any]:
     if isinstance(value, list) and all(isinstance(entry, int | str) for entry in value):
         return value
     if isinstance(value, Mapping):
@@ -206,7 +206,7 @@ def _parse_range(value: Any, where: str) -> range | list[Any]:
         if all(isinstance(bound, int) and abs(bound) < 2**62 for bound in bounds) and bounds[2]:
             return range(*bounds)
     raise FormatError(
-        f"a dimension of 'gen' must be a list or have start, stop and step, not {value!r}", structure=where
+        f"a dimension of 'gen' must be a list or have start, stop and step, not {value!r}", structure=location
     )
 
 

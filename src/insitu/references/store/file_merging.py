@@ -34,12 +34,12 @@ def files_to_merge(rows: Sequence[int]) -> set[int]:
     >>> files_to_merge([5_000_000, *[3] * 7]), len(files_to_merge([5_000_000, *[3] * 8]))
     (set(), 8)
     """
-    chosen: set[int] = set()
+    merged: set[int] = set()
     for most in _SIZE_CLASSES:
         small = {number for number, count in enumerate(rows) if count < most}
         if len(small) >= MERGED_AT_ONCE:
-            chosen = small
-    return chosen
+            merged = small
+    return merged
 
 
 def trailing_files_to_merge(rows: Sequence[int]) -> int:
@@ -52,14 +52,14 @@ def trailing_files_to_merge(rows: Sequence[int]) -> int:
     >>> trailing_files_to_merge([3, 5_000_000, *[3] * 8]), trailing_files_to_merge([3] * 7)
     (2, 7)
     """
-    chosen = len(rows)
+    first_merged = len(rows)
     for most in _SIZE_CLASSES:
         first = len(rows)
         while first and rows[first - 1] < most:
             first -= 1
         if len(rows) - first >= MERGED_AT_ONCE:
-            chosen = first
-    return chosen
+            first_merged = first
+    return first_merged
 
 
 def split_retired(retired: Mapping[str, Any], now: float) -> tuple[dict[str, float], set[str]]:
@@ -73,5 +73,5 @@ def split_retired(retired: Mapping[str, Any], now: float) -> tuple[dict[str, flo
         if _NAME.fullmatch(name) and isinstance(moment, int | float)
     }
     latest = sorted(known, key=known.__getitem__, reverse=True)[:_KEPT_FILES]
-    kept = {name: known[name] for name in latest if known[name] > now - _KEPT_SECONDS}
-    return kept, known.keys() - kept.keys()
+    recent = {name: known[name] for name in latest if known[name] > now - _KEPT_SECONDS}
+    return recent, known.keys() - recent.keys()

@@ -162,21 +162,21 @@ def _unpack_number(number: Any, dtype: np.dtype[Any]) -> Any:
 def _unpack_records(value: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
     records = list_field(value["$records"], "$records")
     names = dtype.names or ()
-    made = np.zeros(len(records), dtype)
+    array = np.zeros(len(records), dtype)
     for at, record in enumerate(records):
         if len(list_field(record, "$records")) != len(names):
             raise FormatError(f"a record of {len(names)} fields has {len(record)} values")
         for name, field in zip(names, record, strict=True):
             item = _unpack(field)
             try:
-                made[name][at] = item
+                array[name][at] = item
             except (TypeError, ValueError, OverflowError) as problem:  # NumPy refuses what is not of the field's type
                 raise FormatError(f"field {name!r} of a record cannot hold its value: {problem}") from None
     if "$shape" in value:
-        return _reshape(made, value)
-    if not len(made):
+        return _reshape(array, value)
+    if not len(array):
         raise FormatError("a record has no values")
-    return made[0]
+    return array[0]
 
 
 def _reshape(array: npt.NDArray[Any], value: Mapping[str, Any]) -> npt.NDArray[Any]:

@@ -33,12 +33,12 @@ class Pools:
     ----------
     opened
         The existing store that is changed, if there is one.
-    named
+    name_source
         Formats the URL of a source.
     """
 
-    def __init__(self, opened: OpenStore | None, named: Callable[[str], str]) -> None:
-        self.named = named
+    def __init__(self, opened: OpenStore | None, name_source: Callable[[str], str]) -> None:
+        self.name_source = name_source
         self.encodings: dict[Encoding, int] = {}
         self.sources: dict[Source, int] = {}
         """The new sources, which the existing store does not have."""
@@ -81,7 +81,7 @@ class Pools:
         """Return the columns of the new sources."""
         rows = list(self.sources)
         return {
-            "url": arrow.text_array([self.named(source.url) for source in rows]),
+            "url": arrow.text_array([self.name_source(source.url) for source in rows]),
             "size": _nullable_numbers([source.size for source in rows], np.int64),
             "etag": arrow.text_array([source.etag for source in rows]),
             "modified": _nullable_numbers([source.modified for source in rows], np.float64),

@@ -124,29 +124,29 @@ def _compact_json(document: Mapping[str, Any]) -> bytes:
 
 def serialize(document: Mapping[str, Any]) -> bytes:
     """Return the bytes of the root document, with its checksum."""
-    given = {key: value for key, value in document.items() if key != CHECKSUM}
-    data = _compact_json({"format": FORMAT, "version": VERSION, CHECKSUM: "", **given})
+    content = {key: value for key, value in document.items() if key != CHECKSUM}
+    data = _compact_json({"format": FORMAT, "version": VERSION, CHECKSUM: "", **content})
     return data.replace(_checksum_field(""), _checksum_field(_digest(data)), 1)
 
 
 def row_file_from_json(row: Any, url: str, storage_options: Mapping[str, Any] | None) -> RowFile:
     """Return a file of rows from its description in the root."""
-    given = object_field(row, "part")
-    check_fields(given, ("file", "rows", "bytes", "footer", "checksum", "group_checksums"), "a part")
-    name = text_field(given["file"], "file")
+    part = object_field(row, "part")
+    check_fields(part, ("file", "rows", "bytes", "footer", "checksum", "group_checksums"), "a part")
+    name = text_field(part["file"], "file")
     if "/" in name or "\\" in name or name.startswith("."):
         raise FormatError(f"{name!r} is not a valid file name of a store")
-    numbers = [integer_field(given[key], key) for key in ("rows", "bytes", "footer")]
+    numbers = [integer_field(part[key], key) for key in ("rows", "bytes", "footer")]
     if numbers[2] > numbers[1]:
         raise FormatError(f"the footer of {name!r} is longer than the file")
-    groups = [list_field(group, "group_checksums") for group in list_field(given["group_checksums"], "group_checksums")]
+    groups = [list_field(group, "group_checksums") for group in list_field(part["group_checksums"], "group_checksums")]
     sums = tuple(tuple(text_field(one, "group_checksums") for one in group) for group in groups)
     return RowFile(
         f"{url}/{name}",
         numbers[0],
         numbers[1],
         numbers[2],
-        text_field(given["checksum"], "checksum"),
+        text_field(part["checksum"], "checksum"),
         sums,
         storage_options,
     )
@@ -164,18 +164,18 @@ def encoding_to_json(encoding: Encoding) -> dict[str, Any]:
 
 def encoding_from_json(row: Any) -> Encoding:
     """Return the encoding that `encoding_to_json` converted."""
-    given = object_field(row, "encoding")
-    check_fields(given, ("dtype", "codecs", "order", "fill"), "an encoding")
+    fields = object_field(row, "encoding")
+    check_fields(fields, ("dtype", "codecs", "order", "fill"), "an encoding")
     codecs = []
-    for item in list_field(given["codecs"], "codecs"):
+    for item in list_field(fields["codecs"], "codecs"):
         codec = object_field(item, "codec")
         check_fields(codec, ("name", "configuration"), "a codec")
         configuration = unpack(object_field(codec["configuration"], "configuration"))
         codecs.append(Codec(text_field(codec["name"], "name"), object_field(configuration, "configuration")))
-    order, fill = given["order"], given["fill"]
+    order, fill = fields["order"], fields["fill"]
     try:
         return Encoding(
-            dtype_from_json(given["dtype"]),
+            dtype_from_json(fields["dtype"]),
             tuple(codecs),
             None if order is None else tuple(integer_field(axis, "order") for axis in list_field(order, "order")),
             None if fill is None else base64_field(fill, "fill"),

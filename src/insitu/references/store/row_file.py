@@ -231,16 +231,16 @@ class RowFile:
         """Fetch and verify the sections of a group that hold some columns (None: all); return
         offset and bytes.
         """
-        wanted = [
+        sections = [
             (section, checksum)
             for section, checksum in zip(group_sections(meta, group), self.group_checksums[group], strict=True)
             if names is None or not section[2].isdisjoint(names)
         ]
-        if not wanted:
+        if not sections:
             raise FormatError(f"the file has none of the columns {names}", url=self.url, structure="columns")
-        first, last = wanted[0][0][0], wanted[-1][0][1]
+        first, last = sections[0][0][0], sections[-1][0][1]
         data = self._fetch(first, last - first)
-        for (begin, end, _), checksum in wanted:
+        for (begin, end, _), checksum in sections:
             if digest(data[begin - first : end - first]) != checksum:
                 raise self._checksum_error(f"group {group}")
         return first, data
@@ -266,12 +266,12 @@ class RowFile:
         with self._source() as source:
             if isinstance(source, ReadsRanges):
                 data = np.empty(4 + total, np.uint8)
-                there = source.read_ranges_into(offset, size, data[4:])
+                received = source.read_ranges_into(offset, size, data[4:])
             else:
                 found = source.read_many(list(zip(offset.tolist(), size.tolist(), strict=True)))
                 data = np.frombuffer(bytearray(b"".join([b"\0\0\0\0", *found])), np.uint8)
-                there = len(data) - 4
-        if there != total:
+                received = len(data) - 4
+        if received != total:
             raise self._truncated_error(int(offset.min()), int((offset + size).max() - offset.min()))
         return data
 
@@ -294,8 +294,8 @@ class RowFile:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = (self.url, self.rows, self.nbytes, self.footer, self.checksum, self.group_checksums)
-        return RowFile, (*given, self.storage_options)
+        arguments = (self.url, self.rows, self.nbytes, self.footer, self.checksum, self.group_checksums)
+        return RowFile, (*arguments, self.storage_options)
 
 
 def digest(data: bytes) -> str:

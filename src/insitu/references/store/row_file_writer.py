@@ -13,24 +13,28 @@ from insitu.references.store.row_file import ROWS_PER_GROUP, digest, footer_byte
 __all__ = ["PAGE_ROWS", "RowFileWriter", "describe_file"]
 
 PAGE_ROWS = 1 << 10
-"""Rows of a page, which is loaded alone when few rows of its group are needed."""
+"""Rows of a page, which is loaded alone when few rows of its group are needed.
+
+1,000 random chunks of 10 million take 0.10 s of processor with pages of 256 or 1,024 rows and 0.39 s
+with 4,096; pages of 256 rows take 5.8 bytes a chunk, of 1,024 rows 4.2 (docs/benchmarks.md).
+"""
 
 
 def describe_file(file: Any) -> dict[str, Any]:
     """Return the root's entry about a file that was just written: sizes and checksums."""
     file.flush()
     size = file.tell()
-    with open(file.fileno(), "rb", closefd=False) as again:
-        again.seek(size - 8)
-        begin = size - footer_bytes(again.read(8))
-        meta = pq.read_metadata(again)
+    with open(file.fileno(), "rb", closefd=False) as reopened:
+        reopened.seek(size - 8)
+        begin = size - footer_bytes(reopened.read(8))
+        meta = pq.read_metadata(reopened)
         groups = [group_sections(meta, group) for group in range(meta.num_row_groups)]
-        sums = [[digest(_read_section(again, section)) for section in sections] for sections in groups]
+        sums = [[digest(_read_section(reopened, section)) for section in sections] for sections in groups]
         if groups:  # the page index, if there is one, lies between the rows and the footer
             begin = max(end for _, end, _ in groups[-1])
         footer = size - begin
-        again.seek(begin)
-        checksum = digest(again.read(footer))
+        reopened.seek(begin)
+        checksum = digest(reopened.read(footer))
     file.seek(size)
     return {"bytes": size, "footer": footer, "checksum": checksum, "group_checksums": sums}
 

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkState, ChunkTable, Columns, Source
+from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkTable, Columns, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import COLUMN_NAMES, get_chunk_state
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
-from insitu.references.sparse_table import flat_cell_numbers
+from insitu.model.chunks import COLUMN_NAMES, flat_cell_numbers
+from insitu.model.derived_tables import ChunkTableBase
 from insitu.references.store.row_file import ROWS_PER_GROUP
 from insitu.references.store.stored_rows import StoredRows, rows_together
 from insitu.sources.listing import local_path
@@ -28,7 +27,7 @@ __all__ = ["GridRows", "SparseRows", "StackedTables"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GridRows:
+class GridRows(ChunkTableBase):
     """Chunk table of a full grid: one row for each cell."""
 
     shape: tuple[int, ...]
@@ -59,20 +58,9 @@ class GridRows:
             row = row * np.repeat(lengths, counts) + index
         return rows_together([grid.stored for grid in grids], row, counts)
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseRows:
+class SparseRows(ChunkTableBase):
     """Chunk table with rows for some cells of a grid, in ascending order; the others were never
     written.
     """
@@ -90,24 +78,24 @@ class SparseRows:
 
     def locate(self, cells: Sequence[Indices]) -> ChunkLocations:
         """Return where cells lie."""
-        wanted = flat_cell_numbers(cells, self.shape)
+        cell_numbers = flat_cell_numbers(cells, self.shape)
         stored = self.stored
-        group = np.searchsorted(self.starts, wanted, side="right") - 1
-        row = np.full(len(wanted), -1, np.int64)
+        group = np.searchsorted(self.starts, cell_numbers, side="right") - 1
+        row = np.full(len(cell_numbers), -1, np.int64)
         for k in np.unique(group).tolist():
             here = np.flatnonzero(group == k)
-            there = np.zeros(len(here), bool)
+            is_written = np.zeros(len(here), bool)
             if k >= 0:
                 begin, numbers = self._numbers(k)
-                at = np.minimum(np.searchsorted(numbers, wanted[here]), len(numbers) - 1)
-                there = numbers[at] == wanted[here]
-                row[here[there]] = begin + at[there]
+                at = np.minimum(np.searchsorted(numbers, cell_numbers[here]), len(numbers) - 1)
+                is_written = numbers[at] == cell_numbers[here]
+                row[here[is_written]] = begin + at[is_written]
             # A cell behind all rows of its group may be in the next group, if that one does not
             # begin where the root says: check it.
-            if k + 1 < len(self.starts) and (k < 0 or (wanted[here] > numbers[-1]).any()):
+            if k + 1 < len(self.starts) and (k < 0 or (cell_numbers[here] > numbers[-1]).any()):
                 self._numbers(k + 1)
         found = row >= 0
-        result = {name: np.zeros(len(wanted), np.int64) for name in COLUMN_NAMES}
+        result = {name: np.zeros(len(cell_numbers), np.int64) for name in COLUMN_NAMES}
         result["source"][:] = UNWRITTEN
         if not found.any():
             return ChunkLocations(**result, inline=b"")
@@ -136,27 +124,16 @@ class SparseRows:
             )
         return start + low - stored.first, numbers
 
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
 
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)
-
-
-def _is_far(table: ChunkTable) -> bool:
+def _is_remote(table: ChunkTable) -> bool:
     """Return whether the rows of a table are a round trip away."""
     if isinstance(table, StackedTables):
-        return any(map(_is_far, table.tables))
+        return any(map(_is_remote, table.tables))
     return isinstance(table, GridRows | SparseRows) and local_path(table.stored.part.url) is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StackedTables:
+class StackedTables(ChunkTableBase):
     """Chunk tables of one store, joined along an axis."""
 
     tables: tuple[ChunkTable, ...]
@@ -190,8 +167,8 @@ class StackedTables:
             return self.tables[k].locate(index)
 
         # Files far away are read side by side.
-        far = any(_is_far(self.tables[k]) for k in needed)
-        found = gather(lambda number, stop: locate_in(number), range(len(needed)), width=MAX_REQUESTS if far else 1)
+        remote = any(_is_remote(self.tables[k]) for k in needed)
+        found = gather(lambda number, stop: locate_in(number), range(len(needed)), width=MAX_REQUESTS if remote else 1)
         result = {name: np.zeros(len(along), np.int64) for name in COLUMN_NAMES}
         inline = bytearray()
         for here, rows in zip(places, found, strict=True):
@@ -202,14 +179,3 @@ class StackedTables:
                 result["offset"][here] = np.where(np.asarray(rows.source) == INLINE, offset + len(inline), offset)
                 inline += rows.inline
         return ChunkLocations(**result, inline=bytes(inline))
-
-    def take(self, axis: int, cells: Indices | slice) -> SelectedTable:
-        """Return the table of these cells along one axis."""
-        return SelectedTable.of(self, axis, cells)
-
-    def with_new_axis(self) -> ExpandedTable:
-        """Return the table with one more axis, of one cell, at the end."""
-        return ExpandedTable(self)
-
-    def __getitem__(self, cell: int | tuple[int, ...]) -> ChunkState:
-        return get_chunk_state(self, cell)

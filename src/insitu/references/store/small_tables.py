@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from insitu.errors import FormatError
 from insitu.model import IDENTITY, PackingKind, Packings
-from insitu.model.packing import PLAIN_NUMBER_TYPES
+from insitu.model.packing import PACKING_COLUMNS, PLAIN_NUMBER_TYPES
 from insitu.references import arrow
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
@@ -22,14 +22,6 @@ from insitu.zarr_metadata.json_fields import integer_field, list_field, object_f
 
 __all__ = ["read_axes", "read_packings"]
 
-_PACKING_COLUMNS: dict[str, type[Any]] = {
-    "kind": np.int32,
-    "scale": np.float64,
-    "offset": np.float64,
-    "missing": np.uint64,
-    "missing_type": np.int32,
-    "epoch": np.int64,
-}
 _AXIS_COLUMNS = ("extent", "skip", "step", "stored")
 
 
@@ -60,13 +52,13 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
     if integer_field(row["rows"], "rows") != part.rows:
         raise FormatError(f"the root claims {row['rows']} packings, but their file has {part.rows} rows")
     wide = ("missing", "missing_type") if width else ()
-    plain = [name for name in _PACKING_COLUMNS if name not in ("missing", "missing_type")]
+    plain = [name for name in PACKING_COLUMNS if name not in ("missing", "missing_type")]
     columns: dict[str, Any] = {
         "missing": np.zeros((part.rows, 0), np.uint64), "missing_type": np.zeros((part.rows, 0), np.int32)
     }  # fmt: skip
     for name, column in part.all_columns([*plain, *wide]).items():
         try:
-            dtype = _PACKING_COLUMNS[name]
+            dtype = PACKING_COLUMNS[name]
             if name in wide:
                 columns[name] = arrow.to_number_rows(column, width, dtype)
             else:
@@ -88,11 +80,11 @@ def read_packings(row: Mapping[str, Any], url: str, options: Mapping[str, Any] |
 
 def _parse_kind(row: Mapping[str, Any]) -> PackingKind:
     """Return the part of a packing that is not numbers."""
-    given = unpack(row)
-    if not isinstance(given, dict):
+    values = unpack(row)
+    if not isinstance(values, dict):
         raise FormatError("a kind of packing must be an object")
-    check_fields(given, (), "a kind of packing", optional=[field.name for field in fields(PackingKind)])
+    check_fields(values, (), "a kind of packing", optional=[field.name for field in fields(PackingKind)])
     for name in ("dtype", "masked", "scaled"):
-        if given.get(name) is not None:
-            text_field(given[name], name)
-    return PackingKind(**given)
+        if values.get(name) is not None:
+            text_field(values[name], name)
+    return PackingKind(**values)

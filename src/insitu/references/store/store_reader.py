@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from insitu.model import (
     VirtualGroup,
 )
 from insitu.model.axis import Indices
+from insitu.model.source import SourceSequence
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
@@ -67,7 +68,7 @@ def _page_bytes(page: Mapping[str, Any]) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredSources(Sequence[Source]):
+class StoredSources(SourceSequence):
     """The sources of a store, fetched in groups when they are used."""
 
     is_shared: ClassVar[bool] = True
@@ -90,20 +91,13 @@ class StoredSources(Sequence[Source]):
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    @overload
-    def __getitem__(self, number: int) -> Source: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Source]: ...
-    def __getitem__(self, number: int | slice) -> Source | Sequence[Source]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(*number.indices(len(self)))]
-        count = len(self)
-        if not -count <= number < count:
-            raise IndexError(f"source {number} of {count}")
-        number %= count
-        which = int(np.searchsorted(self.starts, number, side="right")) - 1
-        group, row = divmod(number - int(self.starts[which]), ROWS_PER_GROUP)
-        return self._source(self._page(which, group), row)
+    def find(self, number: int) -> Source:
+        """Return one source, of a page that is fetched if it was not."""
+        if number >= len(self):
+            raise IndexError(f"source {number} of {len(self)}")
+        part = int(np.searchsorted(self.starts, number, side="right")) - 1
+        group, row = divmod(number - int(self.starts[part]), ROWS_PER_GROUP)
+        return self._source(self._page(part, group), row)
 
     def can_prefetch(self) -> bool:
         """Return whether there are so few that all can be fetched, and whether none was yet."""
@@ -122,8 +116,8 @@ class StoredSources(Sequence[Source]):
         which = next(number for number, part in enumerate(self.parts) if part.rows)
         return any(is_relative(url) for url in self._page(which, 0)["url"].to_pylist())
 
-    def _page(self, which: int, group: int) -> Mapping[str, Any]:
-        return self.pages.get_or_load((which, group), partial(self.parts[which].columns, group, _SOURCE_COLUMNS))
+    def _page(self, part: int, group: int) -> Mapping[str, Any]:
+        return self.pages.get_or_load((part, group), partial(self.parts[part].columns, group, _SOURCE_COLUMNS))
 
     def _source(self, page: Mapping[str, Any], row: int) -> Source:
         url, size, etag, modified, optional = (page[name][row].as_py() for name in _SOURCE_COLUMNS)
@@ -201,17 +195,17 @@ class OpenStore:
             raise FormatError(f"an array of {len(shape)} dimensions has a tile of {max(layouts)} dimensions")
         origins = np.array([numbers_of(needed(tile, "origin"), "origin", count=len(shape)) for tile in tiles], np.int64)
         dtype = dtype_from_json(row["dtype"])
-        made = tuple(self._tile(tile) for tile in tiles)
+        parsed = tuple(self._tile(tile) for tile in tiles)
         origins = origins.reshape(len(tiles), len(shape))
-        check_boxes(shape, origins, np.array([tile.shape for tile in made], np.int64).reshape(origins.shape))
-        for tile in made:
+        check_boxes(shape, origins, np.array([tile.shape for tile in parsed], np.int64).reshape(origins.shape))
+        for tile in parsed:
             if tile.packings.identity and any(_is_incompatible(encoding.dtype, dtype) for encoding in tile.encodings):
                 raise FormatError(f"the array has type {dtype}, but its values are stored as {tile.encodings[0].dtype}")
         return VirtualArray(
             shape=shape,
             dtype=dtype,
             dims=tuple(text_field(dim, "dims") for dim in list_field(row["dims"], "dims")),
-            tiles=made,
+            tiles=parsed,
             origins=origins,
             attributes=_unpack_mapping(row["attributes"], "attributes"),
             fill_value=unpack(row["fill_value"]),
@@ -221,8 +215,8 @@ class OpenStore:
 
     def _tile(self, row: Mapping[str, Any]) -> Tile:
         check_fields(row, _TILE_FIELDS, "a tile")
-        chosen = [integer_field(number, "encodings") for number in list_field(row["encodings"], "encodings")]
-        encoding_map = _inverse_map(chosen, len(self.encodings), "encodings")
+        encoding_numbers = [integer_field(number, "encodings") for number in list_field(row["encodings"], "encodings")]
+        encoding_map = _inverse_map(encoding_numbers, len(self.encodings), "encodings")
         packing = _packing_numbers(row["packings"])
         packing_map = _inverse_map(packing, len(self.packings), "packings")
         packings = (
@@ -233,7 +227,7 @@ class OpenStore:
         axes = tuple(self._axis(object_field(axis, "axis")) for axis in list_field(row["axes"], "axes"))
         layout = numbers_of(row["layout"], "layout")
         check_layout(layout, [axis.length for axis in axes])
-        encodings = tuple(self.encodings[number] for number in chosen)
+        encodings = tuple(self.encodings[number] for number in encoding_numbers)
         if any(len(encoding.order or ()) > len(axes) for encoding in encodings):
             raise FormatError(f"an encoding orders more axes than the {len(axes)} of its tile")
         return Tile(
@@ -337,12 +331,12 @@ def _require_int64(value: Any, name: str) -> int:
     return value
 
 
-def _inverse_map(chosen: Sequence[int], count: int, name: str) -> Indices:
+def _inverse_map(numbers: Sequence[int], count: int, name: str) -> Indices:
     """Return the position of each number of the store's pool in the tile's list; -1: not in it."""
-    if not chosen or max(chosen) >= count:
+    if not numbers or max(numbers) >= count:
         raise FormatError(f"{name!r} is empty, or has a number beyond the {count} of the store")
     inverse = np.full(count, -1, np.int64)
-    inverse[np.asarray(chosen)] = np.arange(len(chosen))
+    inverse[np.asarray(numbers)] = np.arange(len(numbers))
     return inverse
 
 

@@ -57,7 +57,7 @@ def write_store(
     group: VirtualGroup,
     url: str,
     *,
-    named: UrlFormatter | None = None,
+    name_source: UrlFormatter | None = None,
     mode: str = "w",
     recipe: Mapping[str, Any] | None = None,
     expected: bytes | None = None,
@@ -71,7 +71,7 @@ def write_store(
         The tree.
     url
         The directory.
-    named
+    name_source
         Formats the URL of a source.
     mode
         "w": replace an old store. "x": raise if there is one.
@@ -91,7 +91,7 @@ def write_store(
     before = to.read(root.NAME) if expected is None else expected
     if before is not None and mode == "x":
         raise SourceError("the store exists already", url=url, hint='Use mode="w" to replace it, or append to it')
-    if not _StoreWriter(to, before, None, named, recipe).try_save(group):
+    if not _StoreWriter(to, before, None, name_source, recipe).try_save(group):
         raise StoreConflictError(
             "another writer changed the store at the same time; nothing was saved",
             url=url,
@@ -115,26 +115,26 @@ class StoreUpdate:
         return [part.nbytes for part in (*self.opened.chunks, *self.opened.sources.parts)]
 
     def replace(
-        self, group: VirtualGroup, named: UrlFormatter | None = None, recipe: Mapping[str, Any] | None = None
+        self, group: VirtualGroup, name_source: UrlFormatter | None = None, recipe: Mapping[str, Any] | None = None
     ) -> bool:
         """Replace the tree, and the recipe if one is given; return False, and change nothing, if the
         store changed since it was read.
 
         If the store has many small files, these are merged.
         """
-        return self._writer(self.opened, named, recipe).try_save(group)
+        return self._writer(self.opened, name_source, recipe).try_save(group)
 
-    def compact(self, named: UrlFormatter | None = None) -> bool:
+    def compact(self, name_source: UrlFormatter | None = None) -> bool:
         """Write all rows and sources that are in use anew, into as few files as possible; return
         False, and change nothing, if the store changed since it was read.
         """
-        return self._writer(None, named).try_save(self.opened.group())
+        return self._writer(None, name_source).try_save(self.opened.group())
 
     def _writer(
-        self, reused: OpenStore | None, named: UrlFormatter | None, recipe: Mapping[str, Any] | None = None
+        self, reused: OpenStore | None, name_source: UrlFormatter | None, recipe: Mapping[str, Any] | None = None
     ) -> _StoreWriter:
         to, opened = open_folder(self.opened.url, self.storage_options), self.opened
-        return _StoreWriter(to, opened.data, reused, named, recipe or opened.recipe(), replaced=opened.document)
+        return _StoreWriter(to, opened.data, reused, name_source, recipe or opened.recipe(), replaced=opened.document)
 
 
 def restore_previous(
@@ -153,11 +153,11 @@ def restore_previous(
     if before is None:
         raise UnsupportedError("cannot roll back: the store was saved only once", url=url)
     document = {**root.parse_root(before, url), "id": uuid.uuid4().hex[:12]}
-    kept, restored = root.previous_name(document), root.serialize(document)
-    with to.create(kept) as file:
+    previous, restored = root.previous_name(document), root.serialize(document)
+    with to.create(previous) as file:
         file.write(now)
     if not to.swap(root.NAME, restored, now) and to.read(root.NAME) != restored:
-        to.remove([kept])
+        to.remove([previous])
         raise SourceError("another writer changed the store at the same time", url=url, hint="Try again")
     with suppress(SourceError):  # the store is restored; nobody reads this file any more
         to.remove(_previous_names(now))
@@ -184,6 +184,9 @@ def _read_previous(to: Folder, now: bytes) -> bytes | None:
 class _StoreWriter:
     """Writes one tree: files, then the root.
 
+    Only the root says which state is the present one, so one conditional write decides it: a save
+    that is killed before leaves files that no root names, one that is killed after it is complete.
+
     Parameters
     ----------
     to
@@ -192,7 +195,7 @@ class _StoreWriter:
         The root that is replaced; None: there is none.
     opened
         The store whose rows and sources are kept; None: all are written.
-    named
+    name_source
         Formats the URL of a source.
     recipe
         How files were combined into the tree.
@@ -205,75 +208,83 @@ class _StoreWriter:
         to: Folder,
         before: bytes | None,
         opened: OpenStore | None,
-        named: UrlFormatter | None,
+        name_source: UrlFormatter | None,
         recipe: Mapping[str, Any] | None = None,
         replaced: Mapping[str, Any] | None = None,
     ) -> None:
-        self.to, self.before, self.opened, self.recipe, self.replaced = to, before, opened, recipe, replaced or {}
-        self.older: bytes | None = None
-        self.older_names: list[str] = []
-        self.remarks: list[str] = []
+        self.folder, self.opened, self.recipe = to, opened, recipe
+        self.replaced_root, self.replaced_document = before, replaced or {}
+        self.older_root: bytes | None = None
+        self.older_root_names: list[str] = []
+        self.late_failures: list[str] = []
         """Failures after the save had its effect; they become warnings."""
-        self.mark = uuid.uuid4().hex[:12]
-        self.made: list[str] = []
-        self.pools = Pools(opened, named or (lambda url: url))
+        self.save_id = uuid.uuid4().hex[:12]
+        self.created: list[str] = []
+        self.pools = Pools(opened, name_source or (lambda url: url))
 
     def try_save(self, group: VirtualGroup) -> bool:
         """Write the files, then the root; return False if another writer changed the store before
         that.
         """
-        ours = None
+        new_root = None
         try:
             document = self._document(group)
-            ours = root.serialize(document)
-            if self.before is not None:
-                self._keep_previous(root.previous_name(document), self.before)
-            if not self._try_swap(root.NAME, ours, self.before):
+            new_root = root.serialize(document)
+            if self.replaced_root is not None:
+                self._keep_previous(root.previous_name(document), self.replaced_root)
+            if not self._try_swap(root.NAME, new_root, self.replaced_root):
                 self._undo(None)
                 return False
         except BaseException:
-            self._undo(ours)
+            self._undo(new_root)
             raise
-        self._tidy(document)
-        for remark in self.remarks:
-            warnings.warn(f"saved, but {remark}", InsituWarning, stacklevel=2)
+        self._remove_unused(document)
+        for failure in self.late_failures:
+            warnings.warn(f"saved, but {failure}", InsituWarning, stacklevel=2)
         return True
 
     def _keep_previous(self, name: str, before: bytes) -> None:
-        """Keep the root that is replaced, for a rollback."""
-        self.older, self.older_names = _read_previous(self.to, before), _previous_names(before)
-        with self.to.create(name) as file:
-            self.made.append(name)
+        """Keep the root that is replaced, for a rollback.
+
+        Under the id of the new root, so that it counts only once that is in place. Under one fixed
+        name a killed save left the present root twice, and a rollback found nothing to restore.
+        """
+        self.older_root, self.older_root_names = _read_previous(self.folder, before), _previous_names(before)
+        with self.folder.create(name) as file:
+            self.created.append(name)
             file.write(before)
 
-    def _try_swap(self, name: str, ours: bytes, before: bytes | None) -> bool:
+    def _try_swap(self, name: str, new_root: bytes, before: bytes | None) -> bool:
         """Replace a root; return whether the new one is there, even if the answer was an error."""
         try:
             # If the answer to a successful request was lost, its repetition fails: so look.
-            return self.to.swap(name, ours, before) or self.to.read(name) == ours
+            return self.folder.swap(name, new_root, before) or self.folder.read(name) == new_root
         except SourceError as problem:
-            if self.to.read(name) != ours:
+            if self.folder.read(name) != new_root:
                 raise
             # The root is there: an error would make the caller repeat the change.
-            self.remarks.append(f"a later step failed: {problem}")
+            self.late_failures.append(f"a later step failed: {problem}")
             return True
 
-    def _undo(self, ours: bytes | None) -> None:
-        """Remove the files of a failed save, unless its root is in place: then they are the store."""
-        if ours is None or self.to.read(root.NAME) != ours:
-            self.to.remove(self.made)
+    def _undo(self, new_root: bytes | None) -> None:
+        """Remove the files of a failed save, unless its root is in place: then they are the store.
+
+        An error says nothing about that: the answer to a write that succeeded may be lost.
+        """
+        if new_root is None or self.folder.read(root.NAME) != new_root:
+            self.folder.remove(self.created)
 
     def _document(self, group: VirtualGroup) -> dict[str, Any]:
         existing: Mapping[str, Any] = self.opened.document if self.opened is not None else {}
         parts: list[dict[str, Any]] = existing.get("chunks", [])
         merged = files_to_merge([part["rows"] for part in parts])
-        kept = [number for number in range(len(parts)) if number not in merged]
-        with ChunkFiles.create(self.to, self.mark, self.made, len(kept)) as files:
+        unmerged = [number for number in range(len(parts)) if number not in merged]
+        with ChunkFiles.create(self.folder, self.save_id, self.created, len(unmerged)) as files:
             self.tables = TableWriter(
                 files,
                 self.pools,
                 None if self.opened is None else self.opened.sources,
-                {old: new for new, old in enumerate(kept)},
+                {old: new for new, old in enumerate(unmerged)},
                 int(existing.get("tiles", 0)),
             )
             tree = self._group(group)
@@ -281,16 +292,16 @@ class _StoreWriter:
         pools = self.pools
         axes = self._write("axes", AXES, [pools.axis_columns()], AXES.names) if pools.axis_rows else None
         document = {
-            "id": self.mark,
+            "id": self.save_id,
             "saved": round(time.time(), 3),
             "tiles": self.tables.tiles,
             "encodings": [root.encoding_to_json(encoding) for encoding in pools.encodings],
             "packings": pools.packing_document(lambda kind, schema, columns: self._write(kind, schema, [columns])),
             "axes": axes,
             "sources": self._source_parts(),
-            "chunks": [*(parts[number] for number in kept), *files.parts],
+            "chunks": [*(parts[number] for number in unmerged), *files.parts],
             "tree": tree,
-            **({"recipe": with_other_files(self.recipe, pools.named)} if self.recipe is not None else {}),
+            **({"recipe": with_other_files(self.recipe, pools.name_source)} if self.recipe is not None else {}),
         }
         retired, self.expired = split_retired(self._retired_files(document), time.time())
         return {**document, "retired": retired} if retired else document
@@ -309,42 +320,46 @@ class _StoreWriter:
 
     def _retired_files(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the files of earlier roots that this one does not use, and since when."""
-        rows = [*self.replaced.get("chunks", ()), *self.replaced.get("sources", ())]
-        retired = {**dict.fromkeys((row["file"] for row in rows), time.time()), **self.replaced.get("retired", {})}
+        rows = [*self.replaced_document.get("chunks", ()), *self.replaced_document.get("sources", ())]
+        retired = {
+            **dict.fromkeys((row["file"] for row in rows), time.time()),
+            **self.replaced_document.get("retired", {}),
+        }
         used = _file_names(document)
         return {name: moment for name, moment in retired.items() if name not in used}
 
     def _write(
         self, kind: str, schema: Any, blocks: Iterable[Mapping[str, Any]], delta: Sequence[str] = ()
     ) -> dict[str, Any]:
-        name = f"{kind}-{self.mark}.parquet"
-        with self.to.create(name) as file:
-            self.made.append(name)
+        name = f"{kind}-{self.save_id}.parquet"
+        with self.folder.create(name) as file:
+            self.created.append(name)
             writer = RowFileWriter(file, schema, delta)
             for columns in blocks:
                 writer.add(columns)
             writer.close()
-            about = describe_file(file)
-        return {"file": name, "rows": writer.rows, **about}
+            description = describe_file(file)
+        return {"file": name, "rows": writer.rows, **description}
 
-    def _tidy(self, document: Mapping[str, Any]) -> None:
+    def _remove_unused(self, document: Mapping[str, Any]) -> None:
         """Remove files that neither the new root nor the one before it names, and that nobody is
         expected to read any more.
         """
-        if self.older is None or self.before is None:
+        if self.older_root is None or self.replaced_root is None:
             return
         try:
-            oldest, old = root.parse_root(self.older, self.to.url), root.parse_root(self.before, self.to.url)
+            oldest = root.parse_root(self.older_root, self.folder.url)
+            old = root.parse_root(self.replaced_root, self.folder.url)
         except InsituError:
             return  # of another version, or damaged: leave its files alone
         try:
             unused = _file_names(oldest) | self.expired
-            self.to.remove(
+            self.folder.remove(
                 sorted(unused - _file_names(old) - _file_names(document) - document.get("retired", {}).keys())
             )
-            self.to.remove(self.older_names)
+            self.folder.remove(self.older_root_names)
         except SourceError as problem:
-            self.remarks.append(f"files that are no longer needed could not be removed: {problem}")
+            self.late_failures.append(f"files that are no longer needed could not be removed: {problem}")
 
     def _group(self, group: VirtualGroup) -> dict[str, Any]:
         return {

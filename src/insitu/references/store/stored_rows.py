@@ -134,9 +134,9 @@ class StoredRows:
 
     def group(self, group: int, names: tuple[str, ...] | None = None) -> RowPage:
         """Return one group of rows."""
-        wanted = self.names() if names is None else names
+        columns = self.names() if names is None else names
         return self.pages.get_or_load(
-            (self.number, "group", group, wanted), partial(_read_group, self.part, group, wanted)
+            (self.number, "group", group, columns), partial(_read_group, self.part, group, columns)
         )
 
     def rows(self, row: Indices) -> ChunkLocations:
@@ -192,12 +192,12 @@ class StoredRows:
             page = ascending // index.page_rows
             groups, needed = np.unique(group[np.flatnonzero(np.diff(page, prepend=-1))], return_counts=True)
             if local_path(self.part.url) is not None:
-                crowded = needed > _MOST_PAGES
+                as_group = needed > _MOST_PAGES
             else:
-                crowded = needed > (_MOST_REMOTE_PAGES if len(groups) > _FEW_GROUPS else 0)
-            held = [(self.number, "group", k, self.names()) in self.pages for k in groups.tolist()]
-            crowded = crowded | np.array(held)
-            whole = crowded[np.searchsorted(groups, group)]
+                as_group = needed > (_MOST_REMOTE_PAGES if len(groups) > _FEW_GROUPS else 0)
+            cached = [(self.number, "group", k, self.names()) in self.pages for k in groups.tolist()]
+            as_group = as_group | np.array(cached)
+            whole = as_group[np.searchsorted(groups, group)]
             number, rows = np.where(whole, group, page), np.where(whole, ROWS_PER_GROUP, index.page_rows)
         first = number * rows
         # A page and a group may begin with the same row, but never lie next to each other here.
@@ -237,15 +237,18 @@ class StoredRows:
 
     def _place_inline(self, row: Indices, found: dict[str, Indices]) -> bytes:
         """Return the inline bytes of some rows; set offset and length in them."""
-        kept = np.flatnonzero(found["source"] == INLINE)
-        group, inside = np.divmod(row[kept], ROWS_PER_GROUP)
+        inline_rows = np.flatnonzero(found["source"] == INLINE)
+        group, inside = np.divmod(row[inline_rows], ROWS_PER_GROUP)
         inline = bytearray()
         for k in np.unique(group).tolist():
             page = self.pages.get((self.number, "group", k, self.names())) or self.group(k, ("inline",))
             if page.ends is not None:
                 here = group == k
                 begin, end = page.ends[inside[here]], page.ends[inside[here] + 1]
-                found["offset"][kept[here]], found["length"][kept[here]] = begin + len(inline), end - begin
+                found["offset"][inline_rows[here]], found["length"][inline_rows[here]] = (
+                    begin + len(inline),
+                    end - begin,
+                )
                 inline += page.inline
         return bytes(inline)
 
@@ -290,23 +293,23 @@ def rows_together(stored: Sequence[StoredRows], row: Indices, counts: Indices) -
     counts
         How many there are of each range.
     """
-    alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    batches: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for number, each in enumerate(stored):
         if each.pages is not stored[0].pages or "inline" in each.names():
             return None
-        alike.setdefault((each.number, each.columns()), []).append(number)
+        batches.setdefault((each.number, each.columns()), []).append(number)
     row = row + np.repeat([each.first for each in stored], counts)
     ends = np.cumsum(counts)
     result = {name: np.empty(len(row), np.int64) for name in COLUMN_NAMES}
-    for numbers in alike.values():
+    for numbers in batches.values():
         here = np.concatenate([np.arange(ends[number] - counts[number], ends[number]) for number in numbers])
-        found = _load_alike([stored[number] for number in numbers], row[here], counts[numbers])
+        found = _load_batch([stored[number] for number in numbers], row[here], counts[numbers])
         for name, column in result.items():
             column[here] = found[name]
     return ChunkLocations(**result, inline=b"")
 
 
-def _load_alike(stored: Sequence[StoredRows], row: Indices, counts: Indices) -> dict[str, Indices]:
+def _load_batch(stored: Sequence[StoredRows], row: Indices, counts: Indices) -> dict[str, Indices]:
     """Return the columns of rows of a file, counted from its beginning, of ranges with the same constant columns."""
     first = stored[0]
     found = {name: np.repeat([each.constant[name] for each in stored], counts) for name in first.constant}

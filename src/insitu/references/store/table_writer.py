@@ -22,7 +22,6 @@ from insitu.model.chunks import COLUMN_NAMES
 from insitu.model.derived_tables import JoinedTable
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder
-from insitu.references.sparse_table import ListedCells
 from insitu.references.store.pools import Pools
 from insitu.references.store.row_file import ROWS_PER_GROUP
 from insitu.references.store.row_file_writer import PAGE_ROWS, RowFileWriter, describe_file
@@ -48,29 +47,29 @@ _COLUMN_TYPES: dict[str, type[Any]] = {
 class ChunkFiles:
     """The files of rows that one save writes. Create it with `ChunkFiles.create`."""
 
-    def __init__(self, to: Folder, mark: str, made: list[str], first: int, stack: ExitStack) -> None:
-        self._to, self._mark, self._made, self._first, self._stack = to, mark, made, first, stack
+    def __init__(self, to: Folder, save_id: str, created: list[str], first: int, stack: ExitStack) -> None:
+        self._folder, self._save_id, self._created, self._first, self._stack = to, save_id, created, first, stack
         self.parts: list[dict[str, Any]] = []
         """The root's entries about files that are complete."""
 
     @classmethod
     @contextmanager
-    def create(cls, to: Folder, mark: str, made: list[str], first: int) -> Iterator[ChunkFiles]:
+    def create(cls, to: Folder, save_id: str, created: list[str], first: int) -> Iterator[ChunkFiles]:
         """Begin the first file; a file that is not complete when the context ends is removed.
 
         Parameters
         ----------
         to
             The store.
-        mark
+        save_id
             What the names of the files begin with.
-        made
+        created
             Names of files are added to it when they exist.
         first
             Number of the first of them among the files of the store.
         """
         with ExitStack() as stack:
-            files = cls(to, mark, made, first, stack)
+            files = cls(to, save_id, created, first, stack)
             files._open()
             yield files
 
@@ -100,15 +99,15 @@ class ChunkFiles:
     def close(self) -> None:
         """Complete the file."""
         self._writer.close()
-        about = describe_file(self._file)
+        description = describe_file(self._file)
         self._stack.close()
-        self.parts.append({"file": self._name, "rows": self._writer.rows, **about})
+        self.parts.append({"file": self._name, "rows": self._writer.rows, **description})
 
     def _open(self) -> None:
         number = f"-{len(self.parts) + 1}" if self.parts else ""
-        self._name = f"chunks-{self._mark}{number}.parquet"
-        self._file = self._stack.enter_context(self._to.create(self._name))
-        self._made.append(self._name)
+        self._name = f"chunks-{self._save_id}{number}.parquet"
+        self._file = self._stack.enter_context(self._folder.create(self._name))
+        self._created.append(self._name)
         self._writer = RowFileWriter(self._file, _CHUNK_SCHEMA, _NUMBERS, PAGE_ROWS)
         self._stack.callback(self._writer.abandon)
 
@@ -141,38 +140,38 @@ class TableWriter:
         """Return a chunk table as the root describes it; write the rows that the store lacks."""
         axis = table.axis if isinstance(table, JoinedTable | StackedTables) else 0
         entries: list[dict[str, Any]] = []
-        waiting: list[_Leaf] = []
+        pending: list[_Leaf] = []
 
-        def write_waiting() -> None:
-            if waiting:
-                entries.append(self._dense(waiting, axis))
-                waiting.clear()
+        def write_pending() -> None:
+            if pending:
+                entries.append(self._dense(pending, axis))
+                pending.clear()
 
         for leaf in _leaves(_Leaf(table, encodings, packings), axis):
-            apart = self._entry_apart(leaf)
-            if apart is None:
-                waiting.append(leaf)
+            make_entry = self._entry_without_rows(leaf)
+            if make_entry is None:
+                pending.append(leaf)
                 continue
-            write_waiting()
-            entries.append(apart())
-        write_waiting()
+            write_pending()
+            entries.append(make_entry())
+        write_pending()
         return entries[0] if len(entries) == 1 else _join_entries(axis, entries)
 
-    def _entry_apart(self, leaf: _Leaf) -> Callable[[], dict[str, Any]] | None:
+    def _entry_without_rows(self, leaf: _Leaf) -> Callable[[], dict[str, Any]] | None:
         """Return what gives the entry of a table that is not written as a grid of rows; None: it
         is.
         """
         table = leaf.table
         if isinstance(table, GridRows | SparseRows) and table.sources is self.existing_sources:
-            kept = self.existing_parts.get(table.stored.number)
-            if kept is not None:
-                return lambda: _existing_entry(table, kept)
+            part_number = self.existing_parts.get(table.stored.number)
+            if part_number is not None:
+                return lambda: _existing_entry(table, part_number)
         if isinstance(table, JoinedTable | StackedTables):  # along another axis
             return lambda: self.entry(table, leaf.encodings, leaf.packings)
         if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) in (ABSENT, UNWRITTEN):
             state = int(table.source.flat[0])
             return lambda: {"kind": "constant", "shape": list(table.shape), "source": state}
-        if isinstance(table, SparseTable | ListedCells):
+        if isinstance(table, SparseTable):
             return lambda: self._sparse(leaf, len(table.number), _cut(table.number))
         if isinstance(table, SparseRows):
             return lambda: self._sparse(leaf, table.stored.count, table.cell_numbers())

@@ -35,14 +35,14 @@ _PAIRS_AT_ONCE = 1 << 22
 """Pairs of boxes that are compared at once."""
 
 
-def check_fields(row: Mapping[str, Any], names: Iterable[str], what: str, optional: Sequence[str] = ()) -> None:
+def check_fields(row: Mapping[str, Any], names: Iterable[str], name: str, optional: Sequence[str] = ()) -> None:
     """Raise `FormatError` if an object lacks a field, or has an unknown one."""
     known = set(names)
-    missing, strange = sorted(known - row.keys()), sorted(row.keys() - known - set(optional))
+    missing, unknown = sorted(known - row.keys()), sorted(row.keys() - known - set(optional))
     if missing:
-        raise FormatError(f"{what} has no {missing[0]!r}")
-    if strange:
-        raise FormatError(f"{what} has an unknown field {strange[0]!r}")
+        raise FormatError(f"{name} has no {missing[0]!r}")
+    if unknown:
+        raise FormatError(f"{name} has an unknown field {unknown[0]!r}")
 
 
 def check_boxes(shape: Sequence[int], origins: Indices, shapes: Indices) -> None:
@@ -91,9 +91,9 @@ def _find_overlap(begin: Indices, end: Indices) -> tuple[int, int] | None:
         many = count[first:last]
         one = np.repeat(np.arange(first, last), many)
         other = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
-        both = ((begin[one] < end[other]) & (begin[other] < end[one])).all(axis=1)
-        if both.any():
-            at = int(np.flatnonzero(both)[0])
+        overlaps = ((begin[one] < end[other]) & (begin[other] < end[one])).all(axis=1)
+        if overlaps.any():
+            at = int(np.flatnonzero(overlaps)[0])
             return int(numbers[one[at]]), int(numbers[other[at]])
     return None
 
@@ -101,8 +101,8 @@ def _find_overlap(begin: Indices, end: Indices) -> tuple[int, int] | None:
 def check_cells(columns: Mapping[str, npt.NDArray[np.int64]]) -> None:
     """Raise `FormatError` if a cell of an irregular axis shows more than its chunk has."""
     extent, skip, step, stored = (columns[name] for name in ("extent", "skip", "step", "stored"))
-    far = skip + step.astype(np.float64) * (extent - 1.0)
-    low, high = np.minimum(skip, far), np.maximum(skip, far)
+    last = skip + step.astype(np.float64) * (extent - 1.0)
+    low, high = np.minimum(skip, last), np.maximum(skip, last)
     inside = (stored == 0) & (skip == 0) & (step == 0) | (stored > 0) & (low >= 0) & (high < stored)
     wrong = np.flatnonzero((extent < 0) | (stored < 0) | (extent > 0) & ~inside)
     if len(wrong):
@@ -128,9 +128,9 @@ def check_layout(layout: Sequence[int], lengths: Sequence[int]) -> None:
 
 def check_constants(constant: Mapping[str, int], sources: int) -> None:
     """Raise `FormatError` if constant columns have invalid names or values."""
-    strange = sorted(constant.keys() - set(COLUMN_NAMES))
-    if strange:
-        raise FormatError(f"unknown constant column {strange[0]!r}")
+    unknown = sorted(constant.keys() - set(COLUMN_NAMES))
+    if unknown:
+        raise FormatError(f"unknown constant column {unknown[0]!r}")
     if not INLINE <= constant.get("source", 0) < max(sources, 1):
         raise FormatError(f"a table has source {constant['source']}, but the store has {sources} sources")
     for name, least in (("offset", 0), ("length", WHOLE), ("filter_mask", 0)):

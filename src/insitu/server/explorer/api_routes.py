@@ -14,9 +14,17 @@ from insitu.errors import InsituError
 from insitu.server.access import find_client, get_client
 from insitu.server.authentication import Credentials
 from insitu.server.error_responses import error_response
+from insitu.server.explorer.answers.archive_listing import list_archives
+from insitu.server.explorer.answers.archive_summary import prepare_summary
+from insitu.server.explorer.answers.chunk_mosaic import chunk_routes
+from insitu.server.explorer.answers.coordinate_values import prepare_coordinate
+from insitu.server.explorer.answers.field_download import prepare_download
+from insitu.server.explorer.answers.field_values import prepare_field
+from insitu.server.explorer.answers.line_values import prepare_line
+from insitu.server.explorer.answers.point_value import prepare_point
+from insitu.server.explorer.answers.value_table import prepare_table
 from insitu.server.explorer.api_answer import json_answer
 from insitu.server.explorer.api_query import ApiQuery
-from insitu.server.explorer.archive_listing import list_archives
 from insitu.server.explorer.archive_route import (
     CLIENT_CLOSED,
     SCAN_BYTES,
@@ -25,17 +33,9 @@ from insitu.server.explorer.archive_route import (
     make_etag,
     run_while_connected,
 )
-from insitu.server.explorer.archive_summary import prepare_summary
-from insitu.server.explorer.chunk_routes import chunk_routes
-from insitu.server.explorer.coordinate_values import prepare_coordinate
-from insitu.server.explorer.field_download import prepare_download
-from insitu.server.explorer.field_values import prepare_field
-from insitu.server.explorer.line_values import prepare_line
 from insitu.server.explorer.opened_archives import ArchiveOpener
 from insitu.server.explorer.page_files import PageFile, page_files
-from insitu.server.explorer.point_value import prepare_point
 from insitu.server.explorer.recognise_archives import is_folder
-from insitu.server.explorer.value_table import prepare_table
 from insitu.server.worker import Worker
 
 __all__ = ["explorer_routes", "open_first_archive"]
@@ -73,8 +73,8 @@ async def open_first_archive(worker: Worker) -> None:
 
 def first_archive(worker: Worker) -> str | None:
     """Return the one archive that `insitu explore` was started for; None if there are several, or folders."""
-    named = worker.settings.archives
-    return named[0] if len(named) == 1 and not is_folder(named[0]) else None
+    archives = worker.settings.archives
+    return archives[0] if len(archives) == 1 and not is_folder(archives[0]) else None
 
 
 def _page_routes() -> list[BaseRoute]:
@@ -117,9 +117,9 @@ def _list_route(worker: Worker) -> BaseRoute:
 
     async def respond(request: Request) -> Response:
         try:
-            who = get_client(request)
+            client = get_client(request)
             query = ApiQuery(request.query_params.multi_items())
-            listing = worker.run(LISTING_BYTES, lambda deadline: list_archives(opener, query, who))
+            listing = worker.run(LISTING_BYTES, lambda deadline: list_archives(opener, query, client))
             answer = json_answer(await run_while_connected(request, listing))
         except InsituError as error:
             return error_response(error)

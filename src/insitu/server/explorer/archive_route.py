@@ -93,25 +93,25 @@ def archive_route(worker: Worker, name: str, prepare: Prepare) -> Route:
     """
     opener = ArchiveOpener(worker)
 
-    async def compute(request: Request, who: Credentials, query: ApiQuery) -> Response:
+    async def compute(request: Request, client: Credentials, query: ApiQuery) -> Response:
         url = query.require("url")
-        archive = await worker.run(SCAN_BYTES, lambda deadline: _open(opener, url, who))
+        archive = await worker.run(SCAN_BYTES, lambda deadline: _open(opener, url, client))
         etag = make_etag(archive.version, name, sorted(query.items()))
         if etag in request.headers.get("if-none-match", ""):
             return Response(status_code=NOT_MODIFIED, headers={"ETag": etag})
         task = await worker.run(1 << 20, lambda deadline: prepare(ArchiveRequest(archive, query, worker.limits)))
-        answer = await worker.run(task.cost, lambda deadline: _run(worker, task, archive, who, deadline))
+        answer = await worker.run(task.cost, lambda deadline: _run(worker, task, archive, client, deadline))
         return answer_response(answer, etag)
 
     async def respond(request: Request) -> Response:
         try:
-            who = get_client(request)
+            client = get_client(request)
             query = ApiQuery(request.query_params.multi_items())
             try:
-                return await run_while_connected(request, compute(request, who, query))
+                return await run_while_connected(request, compute(request, client, query))
             except StaleSourceError:
                 worker.scans.forget()  # an archive changed since it was scanned here: scan it again
-                return await run_while_connected(request, compute(request, who, query))
+                return await run_while_connected(request, compute(request, client, query))
         except InsituError as error:
             return error_response(error)
         except ClientDisconnect:
@@ -120,19 +120,19 @@ def archive_route(worker: Worker, name: str, prepare: Prepare) -> Route:
     return Route(f"/explorer/api/{name}", respond, methods=["GET"])
 
 
-def _open(opener: ArchiveOpener, url: str, who: Credentials) -> OpenedArchive:
+def _open(opener: ArchiveOpener, url: str, client: Credentials) -> OpenedArchive:
     try:
-        return opener.open(url, who)
+        return opener.open(url, client)
     except RefusedError:
-        opener.options(url, who)  # raises if the URL itself is refused
+        opener.options(url, client)  # raises if the URL itself is refused
         raise refers_outside_error(url) from None
 
 
-def _run(worker: Worker, task: ApiTask, archive: OpenedArchive, who: Credentials, deadline: Deadline) -> ApiAnswer:
+def _run(worker: Worker, task: ApiTask, archive: OpenedArchive, client: Credentials, deadline: Deadline) -> ApiAnswer:
     tally = ReadStatistics()
     try:
         with RequestSources(archive.options, deadline, worker.copies, worker.limits.fresh) as opened:
-            opened.cache = ClientCache(worker.cache, who, {}) if task.caches_chunks else None
+            opened.cache = ClientCache(worker.cache, client, {}) if task.caches_chunks else None
             return task.work(ReadContext(sources=opened, tally=tally))
     except RefusedError:
         raise refers_outside_error(archive.url) from None

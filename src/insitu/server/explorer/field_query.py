@@ -9,7 +9,7 @@ from typing import Any
 from insitu.model import VirtualArray
 from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_query import ApiQuery
-from insitu.server.explorer.field_sampling import Box
+from insitu.server.explorer.field_sampling import FieldBox
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of
 from insitu.server.explorer.spatial_dimensions import spatial_dimensions
@@ -30,7 +30,7 @@ class FieldQuery:
     x: str
     index: Mapping[str, int]
     """Position along each dimension that is neither drawn nor reduced."""
-    box: Box
+    box: FieldBox
     statistic: str | None = None
     over: tuple[str, ...] = ()
     """Dimensions that the statistic reduces."""
@@ -80,7 +80,7 @@ def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
         raise RequestError("times have no statistics here: select one position of the dimension instead")
     given = query.index(sizes)
     index = {dim: given.get(dim, 0) for dim in array.dims if dim not in (y, x, *over)}
-    return FieldQuery(path, array, y, x, index, Box(*query.box(sizes[y], sizes[x])), statistic, over)
+    return FieldQuery(path, array, y, x, index, FieldBox(*query.box(sizes[y], sizes[x])), statistic, over)
 
 
 def check_dims(path: str, array: VirtualArray) -> dict[str, int]:

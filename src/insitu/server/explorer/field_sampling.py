@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.expressions.chunk_grid import tile_borders
 from insitu.model import Selection, VirtualArray
 from insitu.reading.estimate import estimate_read
 
-__all__ = ["Box", "SampledSide", "Sampling", "sample_field", "sample_side"]
+__all__ = ["FieldBox", "SampledSide", "Sampling", "sample_field", "sample_side"]
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class FieldBox:
     """Rows and columns of a field, ends exclusive."""
 
     top: int
@@ -37,7 +38,7 @@ class Box:
         """Number of rows and columns."""
         return self.bottom - self.top, self.right - self.left
 
-    def shrink(self, full: tuple[int, int], smaller: tuple[int, int]) -> Box:
+    def shrink(self, full: tuple[int, int], smaller: tuple[int, int]) -> FieldBox:
         """Return the box around the same part of a smaller copy of the field.
 
         Parameters
@@ -47,11 +48,11 @@ class Box:
 
         Examples
         --------
-        >>> Box(0, 100_000, 50_000, 50_001).shrink((100_000, 100_000), (1563, 1563))
-        Box(top=0, bottom=1563, left=781, right=782)
+        >>> FieldBox(0, 100_000, 50_000, 50_001).shrink((100_000, 100_000), (1563, 1563))
+        FieldBox(top=0, bottom=1563, left=781, right=782)
         """
         (height, width), (rows, columns) = full, smaller
-        return Box(
+        return FieldBox(
             self.top * rows // height,
             -(-self.bottom * rows // height),
             self.left * columns // width,
@@ -125,7 +126,7 @@ def sample_field(
     array: VirtualArray,
     dims: tuple[int, int],
     select: Callable[[Any, Any], Sequence[Any]],
-    box: Box,
+    box: FieldBox,
     pixels: tuple[int, int],
     how: str,
     budget: int,
@@ -183,14 +184,20 @@ def _within_budget(
     sampling: Sampling,
     budget: int,
 ) -> Sampling:
-    """Return single elements that lie in no more chunks than the budget allows."""
+    """Return single elements that lie in no more chunks than the budget allows.
+
+    One element for each pixel would touch every chunk of a large field: a picture of 600 × 800 pixels of an image of
+    100,000 × 100,000 would decode all its 40 GB. So the elements are gathered in some bands of chunks, all over the
+    box, and the pixels between show the nearest of them.
+    """
     sides = (sampling.y, sampling.x)
-    borders = [_chunk_borders(array, dim, side) for dim, side in zip(dims, sides, strict=True)]
+    borders = [_borders_within(array, dim, side) for dim, side in zip(dims, sides, strict=True)]
     touched = [_count_bands(edges, side) for edges, side in zip(borders, sides, strict=True)]
     total = math.prod(len(edges) - 1 for edges in borders)
     nbytes = _decoded_bytes(array, select, sampling)
     while nbytes > budget and max(touched) > 1:
-        # Both sides shrink alike; the longer one first where one chunk is left of the other.
+        # Chunks grow with both sides, so that each shrinks by the root of what is too much. One pass may not be
+        # enough: chunks differ in size, and a side of one band cannot shrink further.
         ratio = math.sqrt(budget / nbytes)
         touched = [max(int(count * ratio), 1) for count in touched]
         sides = (
@@ -198,21 +205,15 @@ def _within_budget(
             _gather_in_bands(sampling.x, borders[1], touched[1]),
         )
         nbytes = _decoded_bytes(array, select, Sampling("nearest", *sides))
-    seen = math.prod(_count_bands(edges, side) for edges, side in zip(borders, sides, strict=True))
-    return Sampling("nearest", sides[0], sides[1], seen / max(total, 1))
+    touched_count = math.prod(_count_bands(edges, side) for edges, side in zip(borders, sides, strict=True))
+    return Sampling("nearest", sides[0], sides[1], touched_count / max(total, 1))
 
 
-def _chunk_borders(array: VirtualArray, dim: int, side: SampledSide) -> Indices:
+def _borders_within(array: VirtualArray, dim: int, side: SampledSide) -> Indices:
     """Return the borders of chunks along one side of the box, with both ends."""
-    found = [np.array([side.start, side.start + side.length])]
-    for tile, origin in {
-        (id(tile.axis_of(dim)), int(origin[dim])): (tile, int(origin[dim]))
-        for tile, origin in zip(array.tiles, array.origins, strict=True)
-    }.values():
-        axis = tile.axis_of(dim)
-        found.append(origin + axis.begin(np.arange(axis.count)))
-    borders = np.unique(np.concatenate(found))
-    return borders[(borders >= side.start) & (borders <= side.start + side.length)]
+    start, stop = side.start, side.start + side.length
+    borders = tile_borders(array, dim)
+    return np.concatenate([[start], borders[(borders > start) & (borders < stop)], [stop]])
 
 
 def _bands_of(edges: Indices, positions: Indices) -> Indices:

@@ -52,7 +52,7 @@ class OpenedArchive:
     version: str
     """Changes with the content."""
     _arrays: dict[str, VirtualArray] = field(default_factory=dict, repr=False)
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
     """What was computed about it, by name, for as long as it stays open."""
 
     def member(self, group: str) -> Member:
@@ -96,56 +96,55 @@ class ArchiveOpener:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
 
-    def options(self, url: str, who: Credentials) -> dict[str, Any]:
+    def options(self, url: str, client: Credentials) -> dict[str, Any]:
         """Return how a client opens a URL; an error if it lies outside the roots."""
-        options = storage_options(self.worker, BatchRequest((), {}), who)
+        options = storage_options(self.worker, BatchRequest((), {}), client)
         if url != COLLECTION:
             self.worker.roots.check(url, options)
-            add_login(options, url, who)
+            add_login(options, url, client)
         return options
 
-    def open(self, url: str, who: Credentials) -> OpenedArchive:
+    def open(self, url: str, client: Credentials) -> OpenedArchive:
         """Return an archive; scan it if it is not cached or has changed."""
-        options = self.options(url, who)
-        places = self._places(url)
+        options = self.options(url, client)
+        locations = self._locations(url)
 
         @cache
         def find_state() -> list[Any]:
-            return [content_version(place) for place in self._files(places, options)]
+            return [content_version(file) for file in self._files(locations, options)]
 
         def make() -> OpenedArchive:
-            archive = Archive.open(places, errors="skip", storage_options=options)
+            archive = Archive.open(locations, errors="skip", storage_options=options)
             members = {}
             for path, member in archive.all_members():
                 check_deadline()
                 members[path] = member
             return OpenedArchive(url, archive, members, options, _version_text(find_state(), members))
 
-        key = ("explorer", who.digest, url)
-        place = places if isinstance(places, str) else ""
-        found: OpenedArchive = self.worker.scans.get(key, place, make, find_state)
+        key = ("explorer", client.digest, url)
+        location = locations if isinstance(locations, str) else ""
+        found: OpenedArchive = self.worker.scans.get(key, location, make, find_state)
         return found
 
-    def _places(self, url: str) -> Any:
+    def _locations(self, url: str) -> Any:
         """Return what `Archive.open` opens: one path or URL, or several."""
         if url != COLLECTION:
             return self.worker.roots.local_copy(url)
-        named = self.collection()
-        if not named:
+        archives = self.collection()
+        if not archives:
             raise NotFoundError("this server has no collection", hint="`insitu explore A B …` makes one")
-        return named
+        return archives
 
     def collection(self) -> list[str]:
         """Return the archives of the command line that are one dataset together; none if it named fewer than two."""
-        named = [url for url in self.worker.settings.archives if not is_folder(url)]
-        return named if len(named) > 1 else []
+        archives = [url for url in self.worker.settings.archives if not is_folder(url)]
+        return archives if len(archives) > 1 else []
 
-    def _files(self, places: Any, options: Mapping[str, Any]) -> list[str]:
+    def _files(self, locations: Any, options: Mapping[str, Any]) -> list[str]:
         """Return the files whose state says whether an archive has changed."""
-        if not is_many(places):
-            return [places]
-        found = expand_paths(places, options)
-        files = [place for place in found if isinstance(place, str)]
+        if not is_many(locations):
+            return [locations]
+        files = [path for path in expand_paths(locations, options) if isinstance(path, str)]
         return files if len(files) <= MAX_VERSIONED_FILES else []
 
 

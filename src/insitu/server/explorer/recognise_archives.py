@@ -20,7 +20,7 @@ SIGNED_FORMATS = ("netcdf3", "tiff", "fits", "hdf4")
 """Formats whose first bytes are beyond doubt."""
 FORMAT_BY_SUFFIX = {
     ".nc": "netcdf", ".nc3": "netcdf", ".nc4": "netcdf", ".cdf": "netcdf", ".netcdf": "netcdf",
-    ".h5": "hdf5", ".hdf5": "hdf5", ".he5": "hdf5", ".h4": "hdf4", ".hdf": "hdf", ".mat": "matlab",
+    ".h5": "hdf5", ".hdf5": "hdf5", ".he5": "hdf5", ".h4": "hdf4", ".hdf": "hdf", ".mat": "hdf5",
     ".grib": "grib", ".grib2": "grib", ".grb": "grib", ".grb2": "grib", ".idx": "grib_index", ".index": "grib_index",
     ".tif": "tiff", ".tiff": "tiff", ".fits": "fits", ".fit": "fits", ".fts": "fits", ".dmrpp": "dmrpp",
     ".zarr": "zarr", ".insitu": "insitu", ".icechunk": "icechunk", ".parq": "kerchunk", ".parquet": "kerchunk",

@@ -19,6 +19,7 @@ __all__ = [
     "to_number_array",
     "to_text",
     "to_texts",
+    "type_name",
     "units_of",
     "with_units",
 ]
@@ -41,6 +42,16 @@ def kind_of(array: VirtualArray) -> str:
     if kind in "SU" or (kind == "O" and array.details.varying != "sequence"):
         return "text"
     return "other"
+
+
+def type_name(array: VirtualArray) -> str:
+    """Return the name of the type of the values."""
+    dtype = array.dtype
+    if dtype.names:
+        return "{" + ", ".join(f"{name}: {dtype[name]}" for name in dtype.names) + "}"
+    if dtype.kind == "O":
+        return "sequence" if array.details.varying == "sequence" else "object"
+    return str(dtype.newbyteorder("="))
 
 
 def is_calendar_time(array: VirtualArray) -> bool:

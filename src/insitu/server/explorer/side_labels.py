@@ -61,6 +61,7 @@ def describe_side(
         about["labels"] = to_texts(values[near])
     if about["kind"] in ("text", "other"):
         return about, centres
+    # The middle of a pixel may lie between two elements: its coordinate then lies between theirs.
     return about, np.interp(centres, around, to_number_array(values).astype(np.float64))
 
 

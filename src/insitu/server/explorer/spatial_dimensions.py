@@ -45,9 +45,9 @@ def spatial_dimensions(archive: OpenedArchive, group: str, variable: Variable) -
         found |= {side: dim for side, dim in _by_plane_coordinates(archive.member(group), dims) if side not in found}
     if len(found) < 2:
         for side in ("x", "y"):
-            named = [dim for dim in dims if dim.lower() in AXES[side][3] and dim not in found.values()]
-            if named and side not in found:
-                found[side] = named[-1]
+            candidates = [dim for dim in dims if dim.lower() in AXES[side][3] and dim not in found.values()]
+            if candidates and side not in found:
+                found[side] = candidates[-1]
     rest = [dim for dim in dims if dim not in found.values()]
     for side in ("x", "y"):
         if side not in found:
@@ -90,8 +90,8 @@ def find_coordinate(archive: OpenedArchive, group: str, dim: str, size: int) -> 
         member = archive.members.get(path)
         if member is None:
             continue
-        own = member.variables.get(dim)
-        if own is not None and own.dims == (dim,) and own.shape == (size,):
+        namesake = member.variables.get(dim)
+        if namesake is not None and namesake.dims == (dim,) and namesake.shape == (size,):
             return f"{path}/{dim}" if path else dim
         along = [
             name

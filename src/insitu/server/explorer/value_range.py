@@ -11,7 +11,9 @@ __all__ = ["value_range"]
 
 PERCENTILES = (2, 98)
 PERCENTILE_VALUES = 1 << 20
-"""Values that percentiles are computed from."""
+"""Values that percentiles are computed from, evenly chosen: those of all 16 million of the largest
+picture take 20 times as long, and lie 0.02 % of the range apart.
+"""
 
 
 def value_range(values: npt.NDArray[Any]) -> dict[str, float | None]:

@@ -29,11 +29,11 @@ def trust_for(options: Mapping[str, Any], *, aws: bool = False) -> Trust:
     >>> trust_for({"verify": "/etc/ssl/mine.pem"}), trust_for({"verify": False})
     ('/etc/ssl/mine.pem', False)
     """
-    given = options.get("verify")
-    if isinstance(given, bool):
-        return given
-    if given is not None:
-        return str(os.fspath(given))
+    option = options.get("verify")
+    if isinstance(option, bool):
+        return option
+    if option is not None:
+        return str(os.fspath(option))
     for name in _AWS if aws else _WEB:
         if os.environ.get(name):
             return os.environ[name]

@@ -59,14 +59,14 @@ class _StrictResponse(HTTPResponse):
 
     def begin(self) -> None:
         head = self.fp
-        noted: Any = _HeaderReader(head)
-        self.fp = noted
+        reader: Any = _HeaderReader(head)
+        self.fp = reader
         try:
             super().begin()
         finally:
-            if self.fp is noted:
+            if self.fp is reader:
                 self.fp = head
-        if noted.last not in (b"\r\n", b"\n"):
+        if reader.last not in (b"\r\n", b"\n"):
             self.close()
             raise RemoteDisconnected("the connection closed within the headers of the response")
 
@@ -181,8 +181,8 @@ def _make_manager(proxy: str | None, trust: Trust, url: str) -> urllib3.PoolMana
             ) from None
         return SOCKSProxyManager(proxy, **settings)
     else:
-        address, who = split_userinfo(proxy)
-        headers = urllib3.make_headers(proxy_basic_auth=":".join(who)) if who else None
+        address, userinfo = split_userinfo(proxy)
+        headers = urllib3.make_headers(proxy_basic_auth=":".join(userinfo)) if userinfo else None
         manager = urllib3.ProxyManager(address, proxy_headers=headers, **settings)
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
     return manager

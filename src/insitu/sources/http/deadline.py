@@ -1,9 +1,10 @@
 """Deadlines of HTTP requests: one thread watches all requests under way and cuts those that are
 late.
 
-The timeout of a socket counts from byte to byte, so a server that sends one byte every few seconds
-never exceeds it. Here the connection of a late request is shut down, and the thread that reads from
-it wakes up at once.
+The timeouts of urllib3 are those of the socket, which count from byte to byte: a server that sends
+one byte every few seconds never exceeds them. Here the connection of a late request is shut down,
+and the thread that reads from it wakes up at once. Requests whose work was cancelled end the same
+way, which no timeout could do.
 """
 
 from __future__ import annotations

@@ -44,12 +44,12 @@ def links_below(page: str, url: str) -> tuple[list[str], list[str]]:
     folders, files = set[str](), set[str]()
     for link in parser.found:
         try:
-            there = urlsplit(urljoin(url, link))
+            target = urlsplit(urljoin(url, link))
         except ValueError:
             continue
-        if (there.scheme, there.netloc) != (base.scheme, base.netloc) or there.query or there.fragment:
+        if (target.scheme, target.netloc) != (base.scheme, base.netloc) or target.query or target.fragment:
             continue
-        path = unquote(there.path)
+        path = unquote(target.path)
         rest = path.removeprefix(unquote(base.path))
         if rest == path or not rest.strip("/"):
             continue

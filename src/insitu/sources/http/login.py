@@ -3,6 +3,7 @@ credentials.
 
 Some archives (NASA's Earthdata) send the reader through a login server and back, and recognise it
 by a cookie: so netrc is consulted for each host on the way, and cookies are kept, in memory only.
+urllib3 knows no cookies; their rules are those of the standard library's `CookieJar`.
 Under an access policy neither is used: there the process works for many clients, and each of them
 has only the credentials that it sends itself.
 """
@@ -19,7 +20,7 @@ from functools import lru_cache
 from http.cookiejar import CookieJar
 from typing import Any, cast
 from urllib.parse import urlsplit
-from urllib.request import Request as Asked
+from urllib.request import Request
 
 import urllib3
 
@@ -76,7 +77,7 @@ class Cookies:
 
     def __init__(self) -> None:
         self._jar = CookieJar()
-        self._any = False
+        self._has_cookies = False
         self.renew()
         renew_after_fork(self)
 
@@ -86,20 +87,20 @@ class Cookies:
 
     def header(self, url: str) -> str | None:
         """Return the `Cookie` header for `url`."""
-        if not self._any:
+        if not self._has_cookies:
             return None
-        asked = Asked(url)
+        request = Request(url)
         with self._lock:
-            self._jar.add_cookie_header(asked)
-        return asked.get_header("Cookie")
+            self._jar.add_cookie_header(request)
+        return request.get_header("Cookie")
 
     def keep(self, url: str, response: urllib3.BaseHTTPResponse) -> None:
         """Keep the cookies that a response sets."""
         if "Set-Cookie" not in response.headers:
             return
         with self._lock:
-            self._jar.extract_cookies(cast("Any", _CookieResponse(response)), Asked(url))
-            self._any = True
+            self._jar.extract_cookies(cast("Any", _CookieResponse(response)), Request(url))
+            self._has_cookies = True
 
 
 _jars: LruCache[str, Cookies] = LruCache(MOST_JARS)

@@ -63,17 +63,17 @@ def content_encoding(response: Response, url: str) -> str | None:
     """Return how a response is compressed: None, `gzip` or `deflate`; raise an error for other
     encodings.
     """
-    said = response.headers.get("Content-Encoding", "").lower().strip()
+    encoding = response.headers.get("Content-Encoding", "").lower().strip()
     for transfer in response.headers.get("Transfer-Encoding", "").lower().split(","):
         if transfer.strip() not in ("", "chunked", "identity"):
             raise SourceError(
                 f"the server uses the transfer encoding {transfer.strip()}, which is not supported", url=url
             )
-    if said in ("", "identity"):
+    if encoding in ("", "identity"):
         return None
-    if said in ("gzip", "x-gzip", "deflate"):
-        return said.removeprefix("x-")
-    raise SourceError(f"the server sends the object only with {said} encoding, which is not supported", url=url)
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return encoding.removeprefix("x-")
+    raise SourceError(f"the server sends the object only with {encoding} encoding, which is not supported", url=url)
 
 
 def read_body(
@@ -106,29 +106,31 @@ def read_body(
         raise _too_large(url, expected, most)
     unpack = None if encoding is None else _Decompressor(encoding, most, url)
     parts: list[bytes] = []
-    came = made = 0
-    while came != expected:
+    received = decoded = 0
+    while received != expected:
         # As the bytes arrive, not as many as would fit: else a slow server holds us past the
         # deadline.
-        part = response.read1(_PIECE if expected is None else min(_PIECE, expected - came))
+        part = response.read1(_PIECE if expected is None else min(_PIECE, expected - received))
         if not part:
             break
-        came += len(part)
+        received += len(part)
         if unpack is not None:
             part = unpack(part)
         parts.append(part)
-        made += len(part)
-        if most is not None and made > most:
-            raise _too_large(url, made, most)
+        decoded += len(part)
+        if most is not None and decoded > most:
+            raise _too_large(url, decoded, most)
         if deadline.is_over:
-            raise TimedOutError(f"only {came} bytes arrived before the deadline", url=url)
+            raise TimedOutError(f"only {received} bytes arrived before the deadline", url=url)
     if expected is not None and response.chunked and response.read1(1):
         # (Reading on to the end mark of a chunked body also frees its connection.)
         raise SourceError(f"the server sent more than the {expected} bytes that it announced", url=url)
-    if came != expected and deadline.is_over:
-        raise TimedOutError(f"only {came} bytes arrived before the deadline", url=url)
-    if (expected is not None and came != expected) or (unpack is not None and not unpack.complete):
-        raise TransientError(SourceError(f"the response ended after {came} of {_size_text(expected)} bytes", url=url))
+    if received != expected and deadline.is_over:
+        raise TimedOutError(f"only {received} bytes arrived before the deadline", url=url)
+    if (expected is not None and received != expected) or (unpack is not None and not unpack.complete):
+        raise TransientError(
+            SourceError(f"the response ended after {received} of {_size_text(expected)} bytes", url=url)
+        )
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -150,20 +152,20 @@ class _Decompressor:
         return self._stream.eof
 
     def __call__(self, data: bytes) -> bytes:
-        made: list[bytes] = []
+        pieces: list[bytes] = []
         try:
             while data:
                 if self._stream.eof:  # gzip data may be several files in a row
                     self._stream = zlib.decompressobj(self._bits)
                 # One byte more than allowed is enough to know: a small answer may hold terabytes of
                 # zeros.
-                made.append(self._stream.decompress(data, 0 if self._left is None else self._left + 1))
+                pieces.append(self._stream.decompress(data, 0 if self._left is None else self._left + 1))
                 if self._left is not None:
-                    self._left = max(self._left - len(made[-1]), 0)
+                    self._left = max(self._left - len(pieces[-1]), 0)
                 data = self._stream.unused_data
         except zlib.error as error:
             raise TransientError(SourceError(f"the response cannot be decompressed: {error}", url=self._url)) from None
-        return b"".join(made)
+        return b"".join(pieces)
 
 
 def _too_large(url: str, size: int, most: int) -> SourceError:

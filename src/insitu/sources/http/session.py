@@ -70,7 +70,7 @@ class HttpSession:
         scope: str | None = None,
     ) -> None:
         try:
-            address, who = split_userinfo(url)
+            address, userinfo = split_userinfo(url)
             address = percent_encode(address.partition("#")[0])
         except ValueError:  # a bracket that is not closed; half of a UTF-16 character
             raise SourceError("this is not a valid URL", url=redact_url(url)) from None
@@ -80,12 +80,12 @@ class HttpSession:
         self.address = address
         """For requests."""
         self._headers = {name: value for name, value in headers.items() if name.lower() not in _OWN_HEADERS}
-        if who and not any(name.lower() == "authorization" for name in self._headers):
-            self._headers["Authorization"] = basic_auth_header(*who)
+        if userinfo and not any(name.lower() == "authorization" for name in self._headers):
+            self._headers["Authorization"] = basic_auth_header(*userinfo)
         if scope is None:
             scope = credential_scope({k: v for k, v in self._headers.items() if k.lower() not in _HEADERS_FOR_ANY_HOST})
         self._scope = scope
-        self._patience, self._trust = policy, trust
+        self._policy, self._trust = policy, trust
         self._moved: str | None = None
         self.redirected_to: str | None = None
         """Where the last request ended, if the server redirected it to another path."""
@@ -96,14 +96,14 @@ class HttpSession:
         """Drop the connections of the parent in a forked child."""
         self._routes: dict[str, tuple[HTTPConnectionPool, str]] = {}
 
-    def ask(self, method: str, special: Mapping[str, str], deadline: RequestDeadline) -> Response:
+    def request(self, method: str, range_headers: Mapping[str, str], deadline: RequestDeadline) -> Response:
         """Make one request and follow redirects; the body of the response is still to be read."""
         target = self._moved or self.address
         for _ in range(_MOST_REDIRECTS):
             if target != self.address or not self._named:
                 check_web_url(target, self.url)
             jar = self._jar()
-            response = self._request_once(method, target, {**self._headers_for(target, jar), **special}, deadline)
+            response = self._request_once(method, target, {**self._headers_for(target, jar), **range_headers}, deadline)
             if jar is not None:
                 jar.keep(target, response)
             location = response.headers.get("Location")
@@ -133,7 +133,7 @@ class HttpSession:
     def _request_once(
         self, method: str, target: str, headers: Mapping[str, str], deadline: RequestDeadline
     ) -> Response:
-        left, policy = deadline.seconds_left, self._patience
+        left, policy = deadline.seconds_left, self._policy
         timeout = urllib3.Timeout(connect=min(policy.connect, left), read=min(policy.read, left))
         try:
             known = self._routes.get(target)
@@ -169,8 +169,10 @@ class HttpSession:
 
     def _headers_for(self, target: str, jar: Cookies | None) -> dict[str, str]:
         same = target == self.address or _origin(target) == _origin(self.address)
-        given = {name: value for name, value in self._headers.items() if same or name.lower() in _HEADERS_FOR_ANY_HOST}
-        headers = {"User-Agent": "insitu", **given, "Accept-Encoding": "identity"}
+        allowed = {
+            name: value for name, value in self._headers.items() if same or name.lower() in _HEADERS_FOR_ANY_HOST
+        }
+        headers = {"User-Agent": "insitu", **allowed, "Accept-Encoding": "identity"}
         if jar is None:
             return headers  # neither netrc, which is the operator's, nor cookies
         if not any(name.lower() == "authorization" for name in headers):
@@ -190,17 +192,19 @@ _MESSAGE_PREFIX = re.compile(r"^[\w.]+\(host=[^)]*\): ")
 
 def to_source_error(error: Exception, url: str, deadline: RequestDeadline) -> SourceError:
     """Return an error of the HTTP library as one of ours."""
-    late = deadline.is_over
-    said = redact_text(_MESSAGE_PREFIX.sub("", str(error))) or type(error).__name__
+    is_late = deadline.is_over
+    reason = redact_text(_MESSAGE_PREFIX.sub("", str(error))) or type(error).__name__
     # urllib3 derives "no connection could be made" from its class of timeouts, for the sake of old
     # callers.
     refused = isinstance(error, failures.NewConnectionError) and not isinstance(error.__cause__, TimeoutError)
-    if late or (isinstance(error, failures.TimeoutError) and not refused):
-        return TimedOutError("the server did not answer in time" if late else f"the request failed: {said}", url=url)
+    if is_late or (isinstance(error, failures.TimeoutError) and not refused):
+        return TimedOutError(
+            "the server did not answer in time" if is_late else f"the request failed: {reason}", url=url
+        )
     hint = None
     if isinstance(error, failures.SSLError):
         hint = hint_for_user('Name a certificate bundle by storage_options={"verify": path} or SSL_CERT_FILE.')
-    return SourceError(f"the request failed: {said}", url=url, hint=hint)
+    return SourceError(f"the request failed: {reason}", url=url, hint=hint)
 
 
 def _origin(url: str) -> tuple[str, str]:

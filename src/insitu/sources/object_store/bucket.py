@@ -116,8 +116,8 @@ class Bucket:
     @property
     def region(self) -> str:
         """The region that requests are signed for."""
-        given = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        return given or "us-east-1"
+        found = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return found or "us-east-1"
 
     @property
     def scope(self) -> str:
@@ -154,11 +154,11 @@ class Bucket:
                 return
             found = self._find_region()
             if found is not None and found != self.region:
-                self._make_for(found)
+                self._make_store_in(found)
             self._settled = True
 
-    def ask(self, question: Callable[[ObjectStore], Answer]) -> Answer:
-        """Call `question` with the store; if the bucket lies in another region, again with the
+    def call(self, request: Callable[[ObjectStore], Answer]) -> Answer:
+        """Call `request` with the store; if the bucket lies in another region, again with the
         store there.
         """
         if not self._warned:
@@ -166,13 +166,17 @@ class Bucket:
             log.warning("no credentials found for %s: reading it anonymously", self.place)
         store = self.store
         try:
-            return question(store)
+            return request(store)
         except (BaseError, OSError) as error:
-            if not self.settings.moves or not _WRONG_REGION.search(str(error)) or not self._move(store, str(error)):
+            if (
+                not self.settings.moves
+                or not _WRONG_REGION.search(str(error))
+                or not self._switch_region(store, str(error))
+            ):
                 raise
-        return question(self.store)
+        return request(self.store)
 
-    def ask_with_retries(self, question: Callable[[ObjectStore], Answer], url: str) -> Answer:
+    def call_with_retries(self, request: Callable[[ObjectStore], Answer], url: str) -> Answer:
         """Ask the store under the retry policy and the throttle; errors of obstore pass as they
         are.
 
@@ -183,7 +187,7 @@ class Bucket:
         def attempt(until: float) -> Answer:
             throttle.enter(until)
             try:
-                return self.ask(question)
+                return self.call(request)
             except (BaseError, OSError) as error:
                 if is_throttled(error):
                     throttle.back_off()
@@ -195,21 +199,21 @@ class Bucket:
 
         return retry(attempt, self.settings.policy, url=url, host=self.place, last_start=LAST_ATTEMPT_START)
 
-    def _move(self, store: ObjectStore, said: str) -> bool:
+    def _switch_region(self, store: ObjectStore, message: str) -> bool:
         """Make the store for the region where the bucket is; return False if that is unknown, or is
         where we asked already.
         """
         with self._lock:
             if self.store is not store:
                 return True  # another thread has found it
-            found = _RIGHT_REGION.search(said)
+            found = _RIGHT_REGION.search(message)
             region = (found[1] or found[2]) if found else self._find_region()
             if region is None or region == self._region or self._remake is None:
                 return False
-            self._make_for(region)
+            self._make_store_in(region)
             return True
 
-    def _make_for(self, region: str) -> None:
+    def _make_store_in(self, region: str) -> None:
         assert self._remake is not None
         self.store, self._region, self._retrying = self._remake(region, False), region, None
 
@@ -220,7 +224,9 @@ class Bucket:
         policy = RetryPolicy(connect=5, read=5, deadline=10)
         try:
             with RequestDeadline(time.monotonic() + policy.deadline) as deadline:
-                answer = HttpSession(url, {}, policy, self.settings.trust, name=self.place).ask("HEAD", {}, deadline)
+                answer = HttpSession(url, {}, policy, self.settings.trust, name=self.place).request(
+                    "HEAD", {}, deadline
+                )
                 answer.close()
         except (SourceError, TransientError):
             return None
@@ -260,8 +266,8 @@ def bucket_for(address: Address, url: str, options: Mapping[str, Any]) -> Bucket
     except Exception as error:
         # obstore has no one class for what it makes of bad configuration (ValueError, TypeError,
         # its own errors).
-        said = redact_text(str(error).partition("\n\nDebug source")[0])
-        raise SourceError(f"the object store rejects the storage_options: {said}", url=redact_url(url)) from None
+        reason = redact_text(str(error).partition("\n\nDebug source")[0])
+        raise SourceError(f"the object store rejects the storage_options: {reason}", url=redact_url(url)) from None
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Bucket, str] | None:
@@ -304,14 +310,14 @@ def _make_bucket(
         client_options["allow_http"] = True
 
     def make(region: str | None, retrying: bool) -> ObjectStore:
-        chosen = settings if region is None else {**settings, "region": region}
+        configuration = settings if region is None else {**settings, "region": region}
         maker: Any = {"s3": stores.S3Store, "gcs": stores.GCSStore, "azure": stores.AzureStore}[kind]
         more = {"credential_provider": provider} if provider is not None else {}
         retries = obstore_retry_config(policy if retrying else replace(policy, attempts=1))
-        made = maker(name, config=chosen, client_options=client_options, retry_config=retries, **more)
-        return cast("ObjectStore", made)
+        store = maker(name, config=configuration, client_options=client_options, retry_config=retries, **more)
+        return cast("ObjectStore", store)
 
-    reached = BucketSettings(
+    bucket_settings = BucketSettings(
         anonymous=found.anonymous,
         moves=kind == "s3",
         policy=policy,
@@ -322,7 +328,7 @@ def _make_bucket(
         provider=provider,
         environment=may_use,
     )
-    return Bucket(make(None, False), address.place, reached, make)
+    return Bucket(make(None, False), address.place, bucket_settings, make)
 
 
 def _static_credentials(kind: str, settings: Mapping[str, Any]) -> Callable[[], Any] | None:

@@ -90,12 +90,12 @@ def _find_aws(address: Address, profile: str | None) -> FoundCredentials:
     # for here wins over both.
     if profile is None and any(os.environ.get(name) for name in _AWS_VARIABLES):
         return FoundCredentials(_region_and_endpoint(_profile(os.environ.get("AWS_PROFILE") or "default")))
-    asked = profile or os.environ.get("AWS_PROFILE")
-    section = _profile(asked or "default")
+    profile_name = profile or os.environ.get("AWS_PROFILE")
+    section = _profile(profile_name or "default")
     if section is None:
-        if asked:
+        if profile_name:
             raise AccessError(
-                f"there is no AWS profile {asked!r}", url=address.place, hint=f"Looked in {_aws_file_names()}."
+                f"there is no AWS profile {profile_name!r}", url=address.place, hint=f"Looked in {_aws_file_names()}."
             )
         return FoundCredentials(anonymous=not _runs_on("amazon"))
     place = _region_and_endpoint(section)
@@ -109,7 +109,7 @@ def _find_aws(address: Address, profile: str | None) -> FoundCredentials:
     if "credential_process" in section:
         return FoundCredentials(place, provider=CredentialProcess(section["credential_process"], address.place))
     if any(name.startswith("sso_") or name == "role_arn" for name in section):
-        return FoundCredentials(place, provider=_boto_provider(asked or "default", address))
+        return FoundCredentials(place, provider=_boto_provider(profile_name or "default", address))
     return FoundCredentials(place, anonymous=not _runs_on("amazon"))
 
 
@@ -185,9 +185,9 @@ class CredentialProcess:
             "expires_at": expires_at,
         }
 
-    def _failure(self, why: str) -> AccessError:
+    def _failure(self, reason: str) -> AccessError:
         # Neither the output nor the command line of the program: they may hold keys.
-        return AccessError(f"the credential_process of the AWS profile gave no credentials ({why})", url=self.place)
+        return AccessError(f"the credential_process of the AWS profile gave no credentials ({reason})", url=self.place)
 
 
 def _boto_provider(profile: str, address: Address) -> Provider:
@@ -201,8 +201,8 @@ def _boto_provider(profile: str, address: Address) -> Provider:
             url=address.place,
             hint="Install boto3 to use it.",
         ) from None
-    made: Provider = provider.Boto3CredentialProvider(boto3.Session(profile_name=profile))
-    return made
+    found: Provider = provider.Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    return found
 
 
 # -- Google

@@ -66,12 +66,12 @@ def list_pages(
     for _ in range(_MOST_PAGES):
         query = _list_query(address.kind, below, delimiter, mark)
         if is_anonymous(bucket, options):
-            where, headers = f"{bucket_web_url(bucket, address)}?{_encode_query(query)}", dict[str, str]()
+            target, headers = f"{bucket_web_url(bucket, address)}?{_encode_query(query)}", dict[str, str]()
         else:
-            where, headers = sign_listing(bucket, address, query)
+            target, headers = sign_listing(bucket, address, query)
         headers |= {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
         name = f"{address.place}/{below}"
-        data = _fetch_page(HttpSession(where, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
+        data = _fetch_page(HttpSession(target, headers, policy, trust, name=name, scope=bucket.scope), policy, name)
         page, mark = _parse_page(data, address.kind, name)
         yield page
         if not mark:
@@ -81,9 +81,9 @@ def list_pages(
 
 def _list_query(kind: str, prefix: str, delimiter: str, mark: str) -> dict[str, str]:
     azure = kind == "azure"
-    asked = {"restype": "container", "comp": "list"} if azure else {"list-type": "2"}
+    query = {"restype": "container", "comp": "list"} if azure else {"list-type": "2"}
     more = {"prefix": prefix, "delimiter": delimiter, "marker" if azure else "continuation-token": mark}
-    return asked | {name: value for name, value in more.items() if value}
+    return query | {name: value for name, value in more.items() if value}
 
 
 def _encode_query(query: Mapping[str, str]) -> str:
@@ -92,23 +92,23 @@ def _encode_query(query: Mapping[str, str]) -> str:
     return urlencode(query, quote_via=quote, safe="")
 
 
-def _fetch_page(exchange: HttpSession, policy: RetryPolicy, name: str) -> bytes:
+def _fetch_page(session: HttpSession, policy: RetryPolicy, name: str) -> bytes:
     """Return a page, under the retry policy."""
 
     def attempt(until: float) -> bytes:
         with RequestDeadline(until, policy.read) as deadline:
-            return _request_page(exchange, deadline, name)
+            return _request_page(session, deadline, name)
 
     return retry(attempt, policy, url=name)
 
 
-def _request_page(exchange: HttpSession, deadline: RequestDeadline, name: str) -> bytes:
+def _request_page(session: HttpSession, deadline: RequestDeadline, name: str) -> bytes:
     from urllib3 import exceptions as failures
 
-    response = exchange.ask("GET", {}, deadline)
+    response = session.request("GET", {}, deadline)
     try:
         if response.status != 200:
-            raise _refusal(response, name)
+            raise _status_error(response, name)
         size = response.headers.get("Content-Length", "")
         return read_body(response, int(size) if size.isdecimal() else None, name, deadline, most=_LARGEST)
     except failures.HTTPError as error:
@@ -117,13 +117,13 @@ def _request_page(exchange: HttpSession, deadline: RequestDeadline, name: str) -
         response.close()
 
 
-def _refusal(response: Response, name: str) -> Exception:
-    said = f"the store answered {response.status} {response.reason or ''}".rstrip()
+def _status_error(response: Response, name: str) -> Exception:
+    answer = f"the store answered {response.status} {response.reason or ''}".rstrip()
     if response.status == 404:
-        return NotFoundError(said, url=name)
+        return NotFoundError(answer, url=name)
     if response.status in (401, 403):
-        return AccessError(f"the store refuses to list: {said}", url=name)
-    error = SourceError(said, url=name)
+        return AccessError(f"the store refuses to list: {answer}", url=name)
+    error = SourceError(answer, url=name)
     if response.status in _TRANSIENT_STATUSES:
         return TransientError(error, retry_after(response.headers.get("Retry-After"), time.time()))
     return error

@@ -12,11 +12,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore.exceptions import BaseError, PreconditionError
@@ -24,7 +22,6 @@ from obstore.exceptions import BaseError, PreconditionError
 from insitu.errors import SourceError
 from insitu.model import Source
 from insitu.sources import tracing
-from insitu.sources.identity import ObjectIdentity
 from insitu.sources.object_store.bucket import LAST_ATTEMPT_START, Bucket
 from insitu.sources.object_store.store_errors import (
     as_source_error,
@@ -32,22 +29,17 @@ from insitu.sources.object_store.store_errors import (
     is_transient,
     sends_whole_objects,
 )
-from insitu.sources.protocol import Range
-from insitu.sources.range_batch import RequestLimits, fetch_many
+from insitu.sources.range_batch import RequestLimits
 from insitu.sources.ranges import clip
 from insitu.sources.redaction import redact_url
-from insitu.sources.retry_policy import RetryPolicy, TransientError, retry
-from insitu.sources.threads import renew_after_fork
-from insitu.sources.throttle import throttle_for
+from insitu.sources.remote_source import RemoteSource
+from insitu.sources.retry_policy import RetryPolicy, TransientError
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
     from obstore.store import ObjectStore
 
 __all__ = ["ObjectSource"]
-
-Result = TypeVar("Result")
-
 
 _WHOLE_ANSWERS = 3
 """Answers with the whole object after which a store is believed to know no ranges: one may be a
@@ -63,7 +55,7 @@ class _WholeObjectError(Exception):
         self.error = error
 
 
-class ObjectSource:
+class ObjectSource(RemoteSource):
     """An object in an object store.
 
     Parameters
@@ -79,7 +71,7 @@ class ObjectSource:
         How ranges become requests.
     expected
         What was recorded of the object: another version raises `StaleSourceError`.
-    again
+    reopen
         Makes it anew in another process, where the bucket is not open.
     policy
         Timeouts and retries; the bucket's if not given.
@@ -94,6 +86,8 @@ class ObjectSource:
     ([b'ef', b'ab'], 6)
     """
 
+    _last_start = LAST_ATTEMPT_START
+
     def __init__(
         self,
         store: ObjectStore | Bucket,
@@ -102,85 +96,44 @@ class ObjectSource:
         *,
         limits: RequestLimits | None = None,
         expected: Source | None = None,
-        again: Callable[[Source | None], ObjectSource] | None = None,
+        reopen: Callable[[Source | None], ObjectSource] | None = None,
         policy: RetryPolicy | None = None,
     ) -> None:
         name = redact_url(url or f"{type(store).__name__}://{path}")
         self._bucket = store if isinstance(store, Bucket) else Bucket(store, type(store).__name__)
-        self._path, self._policy = path, policy or self._bucket.settings.policy
-        self._limits = limits or RequestLimits()
-        self._identity = ObjectIdentity(name, expected)
-        self._throttle = throttle_for(self._bucket.place)
-        self._suffixes = True
-        self._again = again
-        self._body: bytes | None = None
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._path, self._reopen = path, reopen
+        self._knows_suffixes = True
+        super().__init__(name, self._bucket.place, expected, limits, policy or self._bucket.settings.policy)
 
     @property
     def _store(self) -> ObjectStore:
         """The store that retries by itself: what is written goes there."""
         return self._bucket.retrying_store
 
-    @property
-    def request_bytes(self) -> int:
-        """Bytes that could be read in the time that one more request costs."""
-        return self._throttle.request_bytes
-
-    @property
-    def url(self) -> str:
-        """The address, without credentials."""
-        return self._identity.url
-
     def size(self) -> int:
         """Return the bytes in the object; costs a request if nothing was read yet."""
         if self._identity.size is None:
-            self._head()
+            self._request_identity()
         size = self._identity.size
         assert size is not None
         return size
-
-    def describe(self) -> Source:
-        """Return what the store says of the object; costs a request if nothing was read yet."""
-        if not self._identity.is_known:
-            self._head()
-        return self._identity.source()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return one range."""
-        if length > self._limits.longest:
-            return self.read_many([(offset, length)])[0]
-        start, there = clip(self.url, offset, length, self._identity.size)
-        return self._range(start, there)
-
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return many ranges: close ones are merged, all are requested at once."""
-        return fetch_many(self._range, self.url, ranges, self._throttle, size=self._identity.size, limits=self._limits)
 
     def tail(self, length: int) -> bytes:
         """Return the last bytes, in one request where the store can (Azure cannot)."""
         clip(self.url, 0, length)
         size = self._identity.size
-        if size is None and self._suffixes and length:
+        if size is None and self._knows_suffixes and length:
             try:
                 return self._get({"range": {"suffix": length}}, None, length)
             except SourceError as error:
                 if type(error) is not SourceError:
                     raise
                 # Refused: an empty object has no last bytes, and some stores know no such ranges.
-                self._suffixes = False
+                self._knows_suffixes = False
         size = self.size()
         return self.read(max(size - length, 0), length)
 
-    def close(self) -> None:
-        """Drop the cached body; connections belong to the store, which others share."""
-        self._body = None
-
-    def _range(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
+    def _fetch(self, offset: int, length: int, stop: threading.Event | None = None) -> bytes:
         if length == 0:
             return b""
         if self._body is not None:
@@ -193,13 +146,13 @@ class ObjectSource:
                 raise
             # A store refuses a range that starts past the end, and an empty object has no other:
             # ask for its size.
-            self._head()
-            start, there = clip(self.url, offset, length, self._identity.size)
-            if there == length:
+            self._request_identity()
+            start, clipped = clip(self.url, offset, length, self._identity.size)
+            if clipped == length:
                 raise
-            return self._range(start, there)
+            return self._fetch(start, clipped)
 
-    def _take_whole(self) -> bytes:
+    def _fetch_whole(self) -> bytes:
         """Return the whole object, from a store that knows no ranges (rclone's is one); fetched
         once and kept.
         """
@@ -215,7 +168,7 @@ class ObjectSource:
                 self._body = self._get({}, 0, size)
             return self._body
 
-    def _get(self, wanted: GetOptions, offset: int | None, length: int, stop: threading.Event | None = None) -> bytes:
+    def _get(self, options: GetOptions, offset: int | None, length: int, stop: threading.Event | None = None) -> bytes:
         """Return one range (the last bytes, where `offset` is None), under the retry policy."""
         _refuse_fork(self.url)
         whole = 0
@@ -224,34 +177,34 @@ class ObjectSource:
             nonlocal whole
             self._throttle.enter(until)
             try:
-                return self._get_once(wanted, offset, length)
+                return self._get_once(options, offset, length)
             except _WholeObjectError as answer:
                 whole += 1
                 if whole < min(_WHOLE_ANSWERS, self._policy.attempts):
                     raise TransientError(answer.error) from None
             finally:
                 self._throttle.leave()
-            body = self._take_whole()
+            body = self._fetch_whole()
             return body[-length:] if offset is None else body[offset : offset + length]
 
         # Some stores do not know ranges from the end: there the fallback is quicker than many
         # attempts.
-        attempts = self._policy.attempts if offset is not None else min(self._policy.attempts, 2)
-        return self._retry(attempt, replace(self._policy, attempts=attempts), offset, length, stop)
+        attempts = None if offset is not None else min(self._policy.attempts, 2)
+        return self._retry(attempt, offset, length, stop, attempts=attempts)
 
-    def _get_once(self, wanted: GetOptions, offset: int | None, length: int) -> bytes:
+    def _get_once(self, get_options: GetOptions, offset: int | None, length: int) -> bytes:
         if self._identity.etag is not None:
-            wanted["if_match"] = self._identity.etag
+            get_options["if_match"] = self._identity.etag
 
-        def question(store: ObjectStore) -> tuple[GetResult, bytes]:
-            answer = obstore.get(store, self._path, options=wanted)
+        def get_object(store: ObjectStore) -> tuple[GetResult, bytes]:
+            answer = obstore.get(store, self._path, options=get_options)
             self._throttle.record_latency(time.perf_counter() - start)
             return answer, answer.bytes().to_bytes()
 
         try:
             with tracing.Request(self._bucket.place) as request:
                 start = time.perf_counter()
-                answer, data = self._bucket.ask(question)
+                answer, data = self._bucket.call(get_object)
                 request.bytes = len(data)
         except (BaseError, OSError, ValueError) as error:
             raise self._failure(error, offset, length) from None
@@ -269,45 +222,32 @@ class ObjectSource:
             )  # fmt: skip
         return data
 
-    def _head(self) -> None:
+    def _request_identity(self) -> None:
         _refuse_fork(self.url)
 
         def attempt(until: float) -> None:
             self._throttle.enter(until)
             try:
                 with tracing.Request(self._bucket.place):
-                    meta = self._bucket.ask(lambda store: obstore.head(store, self._path))
+                    meta = self._bucket.call(lambda store: obstore.head(store, self._path))
             except (BaseError, OSError, ValueError) as error:
                 raise self._failure(error) from None
             finally:
                 self._throttle.leave()
             self._identity.observe(meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
 
-        self._retry(attempt, self._policy)
-
-    def _retry(
-        self,
-        attempt: Callable[[float], Result],
-        policy: RetryPolicy,
-        offset: int | None = None,
-        length: int | None = None,
-        stop: threading.Event | None = None,
-    ) -> Result:
-        return retry(
-            attempt, policy, url=self.url, host=self._bucket.place,
-            offset=offset, length=length, stop=stop, last_start=LAST_ATTEMPT_START,
-        )  # fmt: skip
+        self._retry(attempt)
 
     def _failure(self, error: Exception, offset: int | None = None, length: int | None = None) -> Exception:
         """Return what to raise for an error of obstore: final, or worth another attempt."""
         if isinstance(error, SourceError):
             return error
-        ours = self._to_source_error(error, offset, length)
+        source_error = self._to_source_error(error, offset, length)
         if is_throttled(error) or "error sending request" in str(error):
             self._throttle.back_off()  # a store that refuses or drops connections may have too many
         if sends_whole_objects(error):
-            return _WholeObjectError(ours)
-        return TransientError(ours) if is_transient(error) else ours
+            return _WholeObjectError(source_error)
+        return TransientError(source_error) if is_transient(error) else source_error
 
     def _to_source_error(self, error: Exception, offset: int | None = None, length: int | None = None) -> SourceError:
         """Return an error of obstore as one of ours."""
@@ -315,23 +255,12 @@ class ObjectSource:
             return self._identity.stale_error("the store has another version")
         return as_source_error(error, self.url, offset, length, anonymous=self._bucket.settings.anonymous)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Callable[..., ObjectSource], tuple[Any, ...]]:
-        facts = self._identity.expected
-        if self._again is not None:
-            return self._again, (facts,)
-        make = partial(ObjectSource, limits=self._limits, expected=facts)
+        expected = self._identity.expected
+        if self._reopen is not None:
+            return self._reopen, (expected,)
+        make = partial(ObjectSource, limits=self._limits, expected=expected)
         return make, (self._bucket.retrying_store, self._path, self.url)
-
-    def __repr__(self) -> str:
-        return f"ObjectSource({self.url!r})"
 
 
 def _refuse_fork(url: str) -> None:

@@ -2,7 +2,8 @@
 
 obstore follows whatever redirect a store answers with. Under an access policy an object is
 therefore read by its web address, signed where there are keys: the policy allows the bucket by its
-name, and every redirect from there on is checked.
+name, and every redirect from there on is checked. obstore signs the addresses of objects; those of
+listings it does not, so Signature Version 4 and Azure's shared key are written out here.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ def open_signed_source(
 
     bucket.settle_region()
     headers = {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
-    where = f"{bucket_web_url(bucket, address)}/{quote(address.key, safe='/~')}"
+    target = f"{bucket_web_url(bucket, address)}/{quote(address.key, safe='/~')}"
     if address.kind == "azure":
         headers |= _AZURE
     if not is_anonymous(bucket, options):
-        where, more = _authorize(bucket, address, where, url)
+        target, more = _authorize(bucket, address, target, url)
         headers |= more
     return HttpSource(
-        where,
+        target,
         headers=headers,
         policy=retry_policy_for(options),
         trust=trust_for(options, aws=address.kind == "s3"),
@@ -88,8 +89,10 @@ def bucket_web_url(bucket: Bucket, address: Address) -> str:
     if address.kind == "gcs":
         place = bucket.settings.endpoint or os.environ.get("GOOGLE_BASE_URL") or "https://storage.googleapis.com"
         return f"{place.rstrip('/')}/{name}"
-    there = bucket.settings.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
-    return f"{(there or f'https://{_account(bucket)}.blob.core.windows.net').rstrip('/')}/{name}"
+    azure_endpoint = (
+        bucket.settings.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
+    )
+    return f"{(azure_endpoint or f'https://{_account(bucket)}.blob.core.windows.net').rstrip('/')}/{name}"
 
 
 def sign_listing(bucket: Bucket, address: Address, query: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -102,18 +105,18 @@ def sign_listing(bucket: Bucket, address: Address, query: Mapping[str, str]) -> 
     query
         The parameters of the request.
     """
-    where = bucket_web_url(bucket, address)
+    target = bucket_web_url(bucket, address)
     text = _canonical_query(query)
     bearer = _bearer(bucket, address)
     if bearer is not None:
-        return f"{where}?{text}", bearer
+        return f"{target}?{text}", bearer
     if address.kind == "s3" and (keys := _keys(bucket)) is not None:
-        return f"{where}?{text}", _signature_4(where, text, keys, bucket.region)
+        return f"{target}?{text}", _signature_4(target, text, keys, bucket.region)
     if address.kind == "azure":
         if sas := _sas(bucket):
-            return f"{where}?{text}&{sas}", dict(_AZURE)
+            return f"{target}?{text}&{sas}", dict(_AZURE)
         if key := bucket.settings.config.get("account_key") or bucket.secret("AZURE_STORAGE_ACCOUNT_KEY"):
-            return f"{where}?{text}", _shared_key(where, query, _account(bucket), str(key))
+            return f"{target}?{text}", _shared_key(target, query, _account(bucket), str(key))
     raise AccessError(
         "this bucket cannot be listed by a server: its credentials cannot sign requests",
         url=address.place,
@@ -121,13 +124,13 @@ def sign_listing(bucket: Bucket, address: Address, query: Mapping[str, str]) -> 
     )
 
 
-def _authorize(bucket: Bucket, address: Address, where: str, url: str) -> tuple[str, dict[str, str]]:
+def _authorize(bucket: Bucket, address: Address, target: str, url: str) -> tuple[str, dict[str, str]]:
     """Return the address and headers that authorise access to an object."""
     bearer = _bearer(bucket, address)
     if bearer is not None:
-        return where, bearer
+        return target, bearer
     if address.kind == "azure" and (sas := _sas(bucket)):
-        return f"{where}?{sas}", {}
+        return f"{target}?{sas}", {}
     import obstore
     from obstore.exceptions import BaseError
 
@@ -179,12 +182,12 @@ def _canonical_query(query: Mapping[str, str]) -> str:
     return "&".join(f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in sorted(query.items()))
 
 
-def _signature_4(where: str, query: str, keys: tuple[str, str, str | None], region: str) -> dict[str, str]:
+def _signature_4(target: str, query: str, keys: tuple[str, str, str | None], region: str) -> dict[str, str]:
     """Return the headers of Amazon's Signature Version 4 ("Signing and authenticating REST
     requests", API reference of S3).
     """
     key, secret, token = keys
-    parts, now = urlsplit(where), datetime.fromtimestamp(time.time(), UTC)
+    parts, now = urlsplit(target), datetime.fromtimestamp(time.time(), UTC)
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
     host = parts.netloc.removesuffix(":443" if parts.scheme == "https" else ":80")
     empty = hashlib.sha256(b"").hexdigest()
@@ -201,17 +204,17 @@ def _signature_4(where: str, query: str, keys: tuple[str, str, str | None], regi
         signing = hmac.digest(signing, part.encode(), "sha256")
     signature = hmac.new(signing, text.encode(), hashlib.sha256).hexdigest()
     del headers["host"]
-    said = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature}"
-    return {**headers, "Authorization": said}
+    authorization = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={signature}"
+    return {**headers, "Authorization": authorization}
 
 
-def _shared_key(where: str, query: Mapping[str, str], account: str, key: str) -> dict[str, str]:
+def _shared_key(target: str, query: Mapping[str, str], account: str, key: str) -> dict[str, str]:
     """Return the headers of Azure's Shared Key ("Authorize with Shared Key", REST reference of
     Azure Storage).
     """
     headers = {"x-ms-date": formatdate(usegmt=True), **_AZURE}
     lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-    asked = "".join(f"\n{name.lower()}:{value}" for name, value in sorted(query.items()))
-    text = "GET" + "\n" * 12 + lines + f"/{account}{urlsplit(where).path}" + asked
+    parameters = "".join(f"\n{name.lower()}:{value}" for name, value in sorted(query.items()))
+    text = "GET" + "\n" * 12 + lines + f"/{account}{urlsplit(target).path}" + parameters
     signature = base64.b64encode(hmac.digest(base64.b64decode(key), text.encode(), "sha256")).decode()
     return {**headers, "Authorization": f"SharedKey {account}:{signature}"}

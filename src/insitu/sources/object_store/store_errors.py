@@ -73,21 +73,21 @@ def as_source_error(
     # The first paragraph is for people, the rest is a dump of the library's own structures. The
     # original error is not chained anywhere: its text may hold a signed address.
     text = str(error).partition("\n\nDebug source")[0].strip()
-    said = redact_text(_RETRIES.sub("", _without_xml(text)))
+    reason = redact_text(_RETRIES.sub("", _without_xml(text)))
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such object", url=url)
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
-    if refused or re.search(r"status code: 40[13]\b", said):  # of a listing, obstore does not say it by the class
+    if refused or re.search(r"status code: 40[13]\b", reason):  # of a listing, obstore does not say it by the class
         without = " (no credentials were found, so the request was anonymous)" if anonymous else ""
-        return AccessError(f"the store denies access{without}: {said}", url=url, hint=hint_for_user(_CREDENTIALS))
-    if "timed out" in said or "TimedOut" in str(error):
-        return TimedOutError(said, url=url, offset=offset, length=length)
+        return AccessError(f"the store denies access{without}: {reason}", url=url, hint=hint_for_user(_CREDENTIALS))
+    if "timed out" in reason or "TimedOut" in str(error):
+        return TimedOutError(reason, url=url, offset=offset, length=length)
     # 169.254.169.254 is where a cloud machine finds its credentials; asking there in vain means
     # that there are none.
-    hint = hint_for_user(_CREDENTIALS) if "169.254.169.254" in str(error) or "redential" in said else None
-    if "redirect" in said:
+    hint = hint_for_user(_CREDENTIALS) if "169.254.169.254" in str(error) or "redential" in reason else None
+    if "redirect" in reason:
         hint = hint_for_user('The bucket is in another region: pass storage_options={"region": ...}.')
-    return SourceError(f"the store failed: {said}", url=url, offset=offset, length=length, hint=hint)
+    return SourceError(f"the store failed: {reason}", url=url, offset=offset, length=length, hint=hint)
 
 
 def _without_xml(text: str) -> str:

@@ -45,10 +45,10 @@ def hcompress(configuration: Configuration, form: BufferSpec) -> DecodeStep:
         raw = bytes(as_octets(data))
         if raw[:2] != MAGIC or len(raw) < 25:
             raise CodecError("the data is not H-compressed")
-        said = struct.unpack_from(">ii", raw, 2)
+        declared = struct.unpack_from(">ii", raw, 2)
         planes = raw[22:25]
-        if said != (rows, columns) or max(planes) > 64:
-            raise CodecError(f"the data declares {said[0]} × {said[1]} pixels, not {rows} × {columns}")
+        if declared != (rows, columns) or max(planes) > 64:
+            raise CodecError(f"the data declares {declared[0]} × {declared[1]} pixels, not {rows} × {columns}")
         values: Any = decoder.decode(np.frombuffer(raw + bytes(room), np.uint8))
         return np.asarray(values).reshape(-1)[: rows * columns].astype(dtype)
 

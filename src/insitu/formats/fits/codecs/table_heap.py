@@ -87,14 +87,14 @@ class Descriptors:
         if (count < 0).any() or (place[count > 0] < 0).any() or (count > self.size * 8).any():
             raise CodecError("a row has a negative length or offset in the heap", codec=NAME)
         nbytes = -(-count // 8) if self.letter == "X" else count * self.base.itemsize
-        there = nbytes > 0
-        if (place[there] + nbytes[there] > self.size).any():
+        nonempty = nbytes > 0
+        if (place[nonempty] + nbytes[nonempty] > self.size).any():
             raise CodecError("a row points behind the end of the heap", codec=NAME)
         if int(nbytes.sum()) > USED_AGAIN * self.size + NEAR:
             raise CodecError("too many rows point to the same values of the heap", codec=NAME)
-        pieces = self._pieces(place[there], nbytes[there], fetch)
+        pieces = self._pieces(place[nonempty], nbytes[nonempty], fetch)
         values = np.empty(flat.size, object)
-        for row, (number, full) in enumerate(zip(count.tolist(), there.tolist(), strict=True)):
+        for row, (number, full) in enumerate(zip(count.tolist(), nonempty.tolist(), strict=True)):
             values[row] = self._value(next(pieces) if full else b"", number)
         return values.reshape(references.shape)
 

@@ -85,9 +85,9 @@ def unpack_groups(packing: bytes, data: Octets, count: int) -> NDArray[np.float6
     gaps = None
     if missing != NO_MISSING:
         # Where a group has no bits, its reference says that all of it is missing.
-        alike = (widths == 0) & (references >= (1 << bits) - missing)
+        all_missing = (widths == 0) & (references >= (1 << bits) - missing)
         least = np.where(widths == 0, 1, (1 << widths) - missing)
-        gaps = (numbers >= np.repeat(least, lengths)) | np.repeat(alike, lengths)
+        gaps = (numbers >= np.repeat(least, lengths)) | np.repeat(all_missing, lengths)
     numbers += np.repeat(references, lengths)
     if order:
         extra = [data[place : place + size].tobytes() for place in range(0, (order + 1) * size, size)]
@@ -95,9 +95,9 @@ def unpack_groups(packing: bytes, data: Octets, count: int) -> NDArray[np.float6
         if gaps is None:
             _undo_differences(numbers, first, bias)
         else:
-            there = numbers[~gaps]
-            _undo_differences(there, first, bias)
-            numbers[~gaps] = there
+            present = numbers[~gaps]
+            _undo_differences(present, first, bias)
+            numbers[~gaps] = present
     values = numbers.astype(np.float64)
     if gaps is not None:
         values[gaps] = np.nan

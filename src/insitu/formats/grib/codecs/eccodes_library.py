@@ -222,8 +222,8 @@ def _decode(raw: bytes, key: str, count: int) -> tuple[NDArray[np.float64], str]
                 if packing == "unknown":
                     raise UnsupportedError("ecCodes does not know the packing of the field")
                 library.codes_set(handle, "missingValue", MISSING)
-            elif why := reason_not_to_compute(library, handle):
-                raise CodecError(why)
+            elif reason := reason_not_to_compute(library, handle):
+                raise CodecError(reason)
             found = int(library.codes_get_size(handle, key))
             if found > count or (found < count and not key.startswith("distinct")):
                 raise CodecError(f"the message holds {found} values, not {count}")

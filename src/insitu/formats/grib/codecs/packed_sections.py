@@ -95,7 +95,7 @@ def split_sections(message: Octets, number: int = 0) -> FieldSections:
 
 
 def _split_edition2(message: Octets, number: int) -> FieldSections:
-    held: dict[int, Octets] = {}
+    sections: dict[int, Octets] = {}
     bitmap: Octets | None = None
     at, end, field = 16, message.size - 4, 0
     while at + 5 <= end:
@@ -103,14 +103,19 @@ def _split_edition2(message: Octets, number: int) -> FieldSections:
         if size < 5 or at + size > end:
             break
         section = message[at : at + size]
-        held[kind] = section
+        sections[kind] = section
         if kind == 6 and size >= 6 and section[5] != SAME_BITMAP:
             bitmap = None if section[5] == NO_BITMAP else section
         if kind == 7:
-            if field == number and {1, 3, 4, 5, 6} <= held.keys() and held[3].size >= 10 and held[5].size >= 11:
-                shared = b"".join(held[kind].tobytes() for kind in (1, 2, 3) if kind in held)
-                points = int.from_bytes(held[3][6:10].tobytes(), "big")
-                return FieldSections(2, points, held[4], held[5], bitmap, section[5:], shared, held[3])
+            if (
+                field == number
+                and {1, 3, 4, 5, 6} <= sections.keys()
+                and sections[3].size >= 10
+                and sections[5].size >= 11
+            ):
+                shared = b"".join(sections[kind].tobytes() for kind in (1, 2, 3) if kind in sections)
+                points = int.from_bytes(sections[3][6:10].tobytes(), "big")
+                return FieldSections(2, points, sections[4], sections[5], bitmap, section[5:], shared, sections[3])
             field += 1
         at += size
     raise CodecError(f"the message has no field {number}")

@@ -61,28 +61,28 @@ def values_of(parts: FieldSections, count: int) -> NDArray[np.float64] | None:
     CodecError
         If it is damaged.
     """
-    told = _read_edition2(parts) if parts.edition == 2 else _read_edition1(parts, count)
+    header = _read_edition2(parts) if parts.edition == 2 else _read_edition1(parts, count)
     valid = None
     if parts.bitmap is not None:
         valid = _bitmap(parts.bitmap, parts.edition, count)
-    if told is None:
+    if header is None:
         _check_size(parts, _count_bits(parts))
         return None
-    if told.numbers > count:
-        raise CodecError(f"the message holds {told.numbers} values, not {count}")
-    values = _numbers(parts, told)
+    if header.numbers > count:
+        raise CodecError(f"the message holds {header.numbers} values, not {count}")
+    values = _numbers(parts, header)
     if values is None or (parts.edition == 2 and parts.points != count) or (valid is None and parts.bitmap is not None):
         return None
-    wanted = count if valid is None else int(np.count_nonzero(valid))
+    expected = count if valid is None else int(np.count_nonzero(valid))
     # As ecCodes has it: without values everything is missing, and values that the bitmap has no place for are passed
     # over.
-    if told.numbers < wanted and (told.numbers or valid is None):
-        raise CodecError(f"the message holds {told.numbers} values, not {wanted}")
+    if header.numbers < expected and (header.numbers or valid is None):
+        raise CodecError(f"the message holds {header.numbers} values, not {expected}")
     if valid is None:
         return values
     full = np.full(count, np.nan)
-    if told.numbers:
-        full[valid] = values[:wanted]
+    if header.numbers:
+        full[valid] = values[:expected]
     return full
 
 
@@ -101,35 +101,35 @@ def needs_eccodes(edition: int, packing: bytes) -> bool:
     return len(packing) >= 11 and int.from_bytes(packing[9:11], "big") not in (IEEE, *KNOWN_TEMPLATES)
 
 
-def _numbers(parts: FieldSections, told: PackingHeader) -> NDArray[np.float64] | None:
+def _numbers(parts: FieldSections, header: PackingHeader) -> NDArray[np.float64] | None:
     """Return all values that a message holds; None if ecCodes has to decode them.
 
     That the data is as long as these values need is checked in any case: ecCodes would read on behind its end.
     """
-    wanted, packing = told.numbers, parts.packing.tobytes()
-    if told.template == IEEE:
-        return _ieee(parts, wanted)
+    count, packing = header.numbers, parts.packing.tobytes()
+    if header.template == IEEE:
+        return _ieee(parts, count)
     # Not so in complex packing: there it is the width of the groups' references, and the groups
     # hold numbers all the same.
-    if (told.bits == 0 and told.template not in (COMPLEX, DIFFERENCES)) or not wanted:
+    if (header.bits == 0 and header.template not in (COMPLEX, DIFFERENCES)) or not count:
         # Without scales, as ecCodes has it.
-        return np.full(wanted, told.reference) if np.isfinite(told.reference) else None
+        return np.full(count, header.reference) if np.isfinite(header.reference) else None
     values: NDArray[np.float64] | None = None
-    if told.template == SIMPLE:
-        _check_size(parts, wanted * told.bits)
-        if told.bits <= MOST_BITS:
-            values = unpack_integers(parts.data[: -(-wanted * told.bits // 8)], told.bits, wanted)
-    elif told.template in (COMPLEX, DIFFERENCES):
-        values = unpack_groups(packing, parts.data, wanted)
-    elif told.bits <= MOST_BITS:
-        values = unpack_image(told.template, packing, parts.data, told.bits, wanted)
-    if values is None or not np.isfinite(told.reference) or max(abs(told.binary), abs(told.decimal)) > SCALES:
+    if header.template == SIMPLE:
+        _check_size(parts, count * header.bits)
+        if header.bits <= MOST_BITS:
+            values = unpack_integers(parts.data[: -(-count * header.bits // 8)], header.bits, count)
+    elif header.template in (COMPLEX, DIFFERENCES):
+        values = unpack_groups(packing, parts.data, count)
+    elif header.bits <= MOST_BITS:
+        values = unpack_image(header.template, packing, parts.data, header.bits, count)
+    if values is None or not np.isfinite(header.reference) or max(abs(header.binary), abs(header.decimal)) > SCALES:
         return None
     # In this order: ecCodes does the same, and the bits must agree.
     with np.errstate(over="ignore", invalid="ignore"):
-        values *= _eccodes_power(told.binary, 2)
-        values += told.reference
-        values *= _eccodes_power(-told.decimal, 10)
+        values *= _eccodes_power(header.binary, 2)
+        values += header.reference
+        values *= _eccodes_power(-header.decimal, 10)
     return values
 
 
@@ -142,12 +142,12 @@ def _eccodes_power(exponent: int, number: int) -> float:
     return found
 
 
-def _ieee(parts: FieldSections, wanted: int) -> NDArray[np.float64] | None:
+def _ieee(parts: FieldSections, count: int) -> NDArray[np.float64] | None:
     """Return the numbers of GRIB 2, template 5.4: IEEE floats."""
     size = {1: 4, 2: 8}.get(int(parts.packing[11]))
-    if size is None or parts.data.size > size * wanted:
+    if size is None or parts.data.size > size * count:
         return None
-    _check_size(parts, 8 * size * wanted)
+    _check_size(parts, 8 * size * count)
     return parts.data.view(f">f{size}").astype(np.float64)
 
 
@@ -175,8 +175,8 @@ def _read_edition1(parts: FieldSections, count: int) -> PackingHeader | None:
     decimal = sign_magnitude(parts.product[26:28].tobytes())
     bits = packing[10]
     # The lower half of octet 4: bits at the end that belong to no value.
-    held = (8 * parts.data.size - (packing[3] & 0x0F)) // bits if bits else count
-    return PackingHeader(SIMPLE, reference, sign_magnitude(packing[4:6]), decimal, bits, min(held, count))
+    numbers = (8 * parts.data.size - (packing[3] & 0x0F)) // bits if bits else count
+    return PackingHeader(SIMPLE, reference, sign_magnitude(packing[4:6]), decimal, bits, min(numbers, count))
 
 
 def _bitmap(bitmap: Octets, edition: int, count: int) -> NDArray[np.bool_] | None:

@@ -80,12 +80,12 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     >>> child_environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "INSITU_SERVE": "{}"})
     {'PATH': '/bin', 'OPENBLAS_NUM_THREADS': '1', 'PYTHONFAULTHANDLER': ''}
     """
-    kept = {
+    inherited = {
         name: value
         for name, value in environment.items()
         if name.upper() in _INHERITED or name.upper().startswith(_INHERITED_PREFIXES)
     }
-    return {**kept, "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
+    return {**inherited, "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
 
 
 class _GoneError(Exception):
@@ -136,8 +136,8 @@ class _Worker:
                 raise _GoneError from problem
             kind, size = _ANSWER.unpack(self._read(_ANSWER.size))
             if kind != VALUES:
-                why = self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace")
-                raise UnsupportedError(why) if kind == UNSUPPORTED else CodecError(why)
+                reason = self._read(min(size, LONGEST_PROBLEM)).decode(errors="replace")
+                raise UnsupportedError(reason) if kind == UNSUPPORTED else CodecError(reason)
             if size > count * 8 or size % 8:
                 raise _GoneError
             values = np.empty(size // 8, np.float64)
@@ -219,23 +219,10 @@ def start_early() -> None:
 
 
 def decode_in_subprocess(raw: bytes, key: str, count: int) -> NDArray[np.float64]:
-    """Decode a message with ecCodes in a child process.
-
-    Parameters
-    ----------
-    raw
-        A message of one field.
-    key
-        `values`, `latitudes` or `longitudes`; or what ecCodes calls the different ones of these.
-    count
-        How many there must be; of the different ones, at most.
+    """Return what `decode_values` returns, decoded in a child process.
 
     Raises
     ------
-    CodecError
-        If the message is damaged.
-    UnsupportedError
-        If ecCodes does not know its packing.
     SourceError
         If no child can be started, and this process may not do it.
     """
@@ -341,8 +328,8 @@ def _limit_resources(more: int, seconds: int | None = None) -> None:
 
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with open("/proc/self/statm") as told:
-            now = int(told.read().split()[0]) * resource.getpagesize()
+        with open("/proc/self/statm") as statm:
+            now = int(statm.read().split()[0]) * resource.getpagesize()
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        wanted = now + MEMORY + more
-        resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+        limit = now + MEMORY + more
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

@@ -96,7 +96,7 @@ class Records:
         """
         if self.element is not None:
             stored = np.ascontiguousarray(references).reshape(-1).view(np.uint8).reshape(-1, self.element.size)
-            values = decode_elements(self.element, stored, lambda wanted: self._objects(wanted, fetch))
+            values = decode_elements(self.element, stored, lambda requests: self._objects(requests, fetch))
             return values.reshape(references.shape)
         flat = references.reshape(-1)
         undefined = (1 << 8 * self.offset_size) - 1

@@ -53,12 +53,12 @@ class ElementType:
     """Of a number: which bits are its value, see `hdf5_number.converted`."""
 
 
-def parse_element_type(told: Mapping[str, Any], reference: int, depth: int = 0) -> ElementType:
+def parse_element_type(description: Mapping[str, Any], reference: int, depth: int = 0) -> ElementType:
     """Build the tree of a type from its description.
 
     Parameters
     ----------
-    told
+    description
         `kind` with `dtype` and `padding` (plain), `dtype` and `layout` (number), `base` and `dims`
         (sequence), or `size` and `members` (compound).
     reference
@@ -66,26 +66,28 @@ def parse_element_type(told: Mapping[str, Any], reference: int, depth: int = 0) 
     """
     if depth > DEPTH_LIMIT:
         raise CodecError(f"the type is nested more than {DEPTH_LIMIT} levels deep", codec=NAME)
-    kind = told["kind"]
+    kind = description["kind"]
     if kind == "plain":
-        dtype = np.dtype(told["dtype"])
+        dtype = np.dtype(description["dtype"])
         if dtype.hasobject:
             raise CodecError("a plain element type cannot hold Python objects", codec=NAME)
-        return ElementType(kind, dtype.itemsize, dtype, str(told.get("padding", "")))
+        return ElementType(kind, dtype.itemsize, dtype, str(description.get("padding", "")))
     if kind == "number":
-        return ElementType(kind, int(told["layout"]["size"]), np.dtype(told["dtype"]), layout=told["layout"])
+        return ElementType(
+            kind, int(description["layout"]["size"]), np.dtype(description["dtype"]), layout=description["layout"]
+        )
     if kind == "text":
         return ElementType(kind, reference, np.dtype(object))
     if kind == "sequence":
-        base = parse_element_type(told["base"], reference, depth + 1)
+        base = parse_element_type(description["base"], reference, depth + 1)
         return ElementType(
-            kind, reference, np.dtype(object), base=base, dims=tuple(int(n) for n in told.get("dims", ()))
+            kind, reference, np.dtype(object), base=base, dims=tuple(int(n) for n in description.get("dims", ()))
         )
     if kind != "compound":
         raise CodecError(f"the type has the unknown kind {kind!r}", codec=NAME)
-    size = int(told["size"])
+    size = int(description["size"])
     members = []
-    for name, offset, dims, inner in told["members"]:
+    for name, offset, dims, inner in description["members"]:
         member = parse_element_type(inner, reference, depth + 1)
         shape = tuple(int(n) for n in dims)
         if offset < 0 or offset + member.size * math.prod(shape) > size:

@@ -63,11 +63,11 @@ class StructMetadata:
         return cls(parse_field_dims(text), parse_grids(text), parse_maps(text))
 
 
-def read_structure(neighbours: SiblingFiles, window: ReadCache) -> str:
+def read_structure(siblings: SiblingFiles, window: ReadCache) -> str:
     """Return the text of `StructMetadata` of a file; empty if there is none."""
     parts: list[bytes] = []
     for number in range(PARTS_LIMIT):
-        found = open_object(neighbours, window, f"{INFORMATION}/StructMetadata.{number}")
+        found = open_object(siblings, window, f"{INFORMATION}/StructMetadata.{number}")
         if found is None or not isinstance(found[1], Dataset) or found[1].problem is not None:
             break
         opened, dataset = found[0], found[1]
@@ -152,14 +152,14 @@ def parse_grids(text: str) -> Grids:
             name = value.strip('"')
             grids[name] = {}
         elif key in _GRID_KEYS and name and section == "GridStructure":
-            told: Any = value
+            parsed: Any = value
             if value.startswith("(") or key in ("XDim", "YDim"):
                 try:
-                    told = [float(number) for number in _NUMBER.findall(value)]
+                    parsed = [float(number) for number in _NUMBER.findall(value)]
                 except ValueError:
                     continue
-                told = told if value.startswith("(") else int(told[0]) if told else 0
-            grids[name][_GRID_KEYS[key]] = told
+                parsed = parsed if value.startswith("(") else int(parsed[0]) if parsed else 0
+            grids[name][_GRID_KEYS[key]] = parsed
     return grids
 
 
@@ -188,31 +188,31 @@ def parse_maps(text: str) -> DimensionMaps:
             maps[name][-1]["data"] = value.strip('"')
         elif key in ("Offset", "Increment") and maps.get(name) and _WHOLE.fullmatch(value):
             maps[name][-1][key.lower()] = int(value)
-    return {name: [one for one in told if "data" in one] for name, told in maps.items()}
+    return {name: [one for one in entries if "data" in one] for name, entries in maps.items()}
 
 
-def apply_dimension_names(group: VirtualGroup, told: StructMetadata, path: tuple[str, ...]) -> VirtualGroup:
+def apply_dimension_names(group: VirtualGroup, structures: StructMetadata, path: tuple[str, ...]) -> VirtualGroup:
     """Return the tree with named dimensions, and with the descriptions of its grids and swaths.
 
     Parameters
     ----------
     group
         A group of the file.
-    told
+    structures
         What the file tells of its structures.
     path
         Where the group is in the file.
     """
-    groups = {name: apply_dimension_names(child, told, (*path, name)) for name, child in group.groups.items()}
+    groups = {name: apply_dimension_names(child, structures, (*path, name)) for name, child in group.groups.items()}
     group = dataclasses.replace(group, groups=groups)
     if len(path) < 3 or path[0] != FOLDER:
         return group
     section, structure = path[1], path[2]
     described = None
-    if section == "GRIDS" and structure in told.grids:
-        described = EosStructure(grid=told.grids[structure])
-    elif section == "SWATHS" and structure in told.maps:
-        described = EosStructure(swath=told.maps[structure])
+    if section == "GRIDS" and structure in structures.grids:
+        described = EosStructure(grid=structures.grids[structure])
+    elif section == "SWATHS" and structure in structures.maps:
+        described = EosStructure(swath=structures.maps[structure])
     elif section == "ZAS":
         described = EosStructure(is_zonal=True)
     if described is not None:
@@ -220,7 +220,7 @@ def apply_dimension_names(group: VirtualGroup, told: StructMetadata, path: tuple
     if section == "POINTS":
         arrays = {name: _rename_dims(array, (f"{name}_record",)) for name, array in group.arrays.items()}
     else:
-        dims = {name: told.fields.get((section, structure, name), ()) for name in group.arrays}
+        dims = {name: structures.fields.get((section, structure, name), ()) for name in group.arrays}
         arrays = {name: _rename_dims(array, dims[name]) for name, array in group.arrays.items()}
     if _has_conflicting_dims(arrays) or all(arrays[name] is array for name, array in group.arrays.items()):
         return group
@@ -253,7 +253,7 @@ def _rename_dims(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
 def _merge_details(group: VirtualGroup, arrays: dict[str, VirtualArray]) -> GroupDetails:
     """What is said of the group, with the dimensions that it has now."""
     used = {dim: length for array in arrays.values() for dim, length in zip(array.dims, array.shape, strict=True)}
-    kept = {
+    declared = {
         dim: length for dim, length in group.details.dims.items() if dim in used or not dim.startswith("phony_dim_")
     }
-    return dataclasses.replace(group.details, dims={**kept, **used})
+    return dataclasses.replace(group.details, dims={**declared, **used})

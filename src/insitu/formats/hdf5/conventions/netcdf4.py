@@ -136,9 +136,9 @@ def assign_dimensions(root: GroupNode) -> None:
 def _iterate_nodes(node: GroupNode) -> Iterator[GroupNode]:
     todo = [node]
     while todo:
-        here = todo.pop()
-        yield here
-        todo += here.children
+        current = todo.pop()
+        yield current
+        todo += current.children
 
 
 @dataclass(slots=True)
@@ -265,12 +265,12 @@ def _variable_dimensions(
 
 def _find_by_address(node: GroupNode, addresses: list[int]) -> NetcdfDimension | None:
     """The dimension of an attached scale; of several, netCDF-C takes the last."""
-    here: GroupNode | None = node
-    while here is not None:
-        for dimension in here.dimensions:
+    ancestor: GroupNode | None = node
+    while ancestor is not None:
+        for dimension in ancestor.dimensions:
             if dimension.address == addresses[-1]:
                 return dimension
-        here = here.parent
+        ancestor = ancestor.parent
     return None
 
 

@@ -146,9 +146,8 @@ def array_details(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
     chunk = layout.chunk if isinstance(layout, ChunkedLayout) else None
     stored = own.shape if not null and shape != own.shape else None
     details = _plain_details(dataset.datatype, chunk, dataset.fill.state, null, stored)
-    if dataset.problems or "MATLAB_class" in dataset.attributes:  # MATLAB's cells refer to the address
-        address = dataset.address if "MATLAB_class" in dataset.attributes else None
-        details = replace(details, address=address, unread_attributes=dict(dataset.problems))
+    if dataset.problems:
+        details = replace(details, unread_attributes=dict(dataset.problems))
     return details
 
 
@@ -230,8 +229,8 @@ def _heap_codec(file: FileContext, datatype: Datatype) -> Codec:
     if needs_element_decoder(datatype):
         return Codec("hdf5_vlen", {"kind": "record", "type": describe_type(datatype), **widths})
     dtype = np.dtype("S1") if base is None else base.dtype
-    told = {"kind": "string" if text else "sequence", "base": dtype.str, "charset": datatype.charset}
-    return Codec("hdf5_vlen", {**told, **widths})
+    configuration = {"kind": "string" if text else "sequence", "base": dtype.str, "charset": datatype.charset}
+    return Codec("hdf5_vlen", {**configuration, **widths})
 
 
 def _build_table(

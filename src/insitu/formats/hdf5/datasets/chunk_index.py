@@ -230,9 +230,9 @@ def _iterate_batches(elements: Elements) -> Iterator[tuple[npt.NDArray[np.int64]
         while end < len(elements) and (count < BATCH or end == start):
             count += len(elements[end][1])
             end += 1
-        some = elements[start:end]
-        numbers = [np.arange(first, first + len(table)) for first, table in some]
-        yield np.concatenate(numbers), np.concatenate([table for _, table in some])
+        batch_elements = elements[start:end]
+        numbers = [np.arange(first, first + len(table)) for first, table in batch_elements]
+        yield np.concatenate(numbers), np.concatenate([table for _, table in batch_elements])
         start = end
 
 

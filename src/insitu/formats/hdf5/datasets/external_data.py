@@ -45,7 +45,7 @@ class _StoredRun(NamedTuple):
 
 
 def external_array(
-    neighbours: SiblingFiles,
+    siblings: SiblingFiles,
     window: ReadCache,
     file: FileContext,
     dataset: Dataset,
@@ -69,7 +69,7 @@ def external_array(
     )
     total = math.prod(shape) * dataset.datatype.size
     size = dataset.datatype.size // math.prod(dataset.datatype.shape)
-    runs = _align_to_elements(_source_segments(neighbours, window, dataset, total), size) or [_StoredRun(None, 0, 0)]
+    runs = _align_to_elements(_source_segments(siblings, window, dataset, total), size) or [_StoredRun(None, 0, 0)]
     return _array_of_runs(runs, encoding, (*shape, *dataset.datatype.shape), dims, attributes, details, size)
 
 
@@ -130,20 +130,20 @@ def _align_to_elements(parts: list[_SourceSegment], size: int) -> list[_StoredRu
     An element that lies in several files is read now, and becomes a run of its own.
     """
     runs: list[_StoredRun] = []
-    owed = b""
+    cut_element = b""
     for source, begin, length in parts:
         offset, end = begin, begin + length
-        if owed:
-            offset = min(end, begin + size - len(owed))
-            owed += _read_padded(source, begin, offset - begin)
-            if len(owed) < size:
+        if cut_element:
+            offset = min(end, begin + size - len(cut_element))
+            cut_element += _read_padded(source, begin, offset - begin)
+            if len(cut_element) < size:
                 continue
-            runs.append(_StoredRun(None, 0, size, owed))
-            owed = b""
+            runs.append(_StoredRun(None, 0, size, cut_element))
+            cut_element = b""
         rest = (end - offset) % size
         if end - rest > offset:
             runs.append(_StoredRun(None if source is None else source.describe(), offset, end - rest - offset))
-        owed = _read_padded(source, end - rest, rest)
+        cut_element = _read_padded(source, end - rest, rest)
     return runs
 
 
@@ -152,26 +152,26 @@ def _read_padded(source: ByteSource | None, offset: int, length: int) -> bytes:
     return data.ljust(length, b"\0")
 
 
-def _source_segments(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset, total: int) -> list[_SourceSegment]:
+def _source_segments(siblings: SiblingFiles, window: ReadCache, dataset: Dataset, total: int) -> list[_SourceSegment]:
     """Where the bytes of a dataset are."""
     parts: list[_SourceSegment] = []
-    left = total
+    remaining = total
     for segment in dataset.segments:
-        if not left:
+        if not remaining:
             break
-        length = left if segment.size is None else min(segment.size, left)
-        there = neighbours.open_sibling(window, segment.name)
-        if there is None:
+        length = remaining if segment.size is None else min(segment.size, remaining)
+        opened = siblings.open_sibling(window, segment.name)
+        if opened is None:
             raise NotFoundError(f"the external file {segment.name!r}, which holds the data, is missing", url=window.url)
-        known = max(0, min(length, there.size - segment.offset))
+        known = max(0, min(length, opened.size - segment.offset))
         if known:
-            parts.append(_SourceSegment(there.source, segment.offset, known))
+            parts.append(_SourceSegment(opened.source, segment.offset, known))
         if length > known:
             parts.append(_SourceSegment(None, 0, length - known))
-        left -= length
-    if left:
+        remaining -= length
+    if remaining:
         raise FormatError(
-            f"the external files hold {total - left} bytes, but {total} are needed", structure="external files"
+            f"the external files hold {total - remaining} bytes, but {total} are needed", structure="external files"
         )
     return parts
 

@@ -64,14 +64,12 @@ def read_file_header(file: FileContext) -> Walk[Superblock]:
     return superblock
 
 
-def open_object(
-    neighbours: SiblingFiles, window: ReadCache, path: str
-) -> tuple[ParsedFile, Dataset | Group, str] | None:
+def open_object(siblings: SiblingFiles, window: ReadCache, path: str) -> tuple[ParsedFile, Dataset | Group, str] | None:
     """Return the object at a path, its file and its path there; None if there is none.
 
     Parameters
     ----------
-    neighbours
+    siblings
         The files of the scan.
     window
         The file to begin in.
@@ -79,26 +77,26 @@ def open_object(
         From its root.
     """
     for _ in range(HOPS_LIMIT):
-        opened = _open_file(neighbours, window)
+        opened = _open_file(siblings, window)
         found = run(read_object_at(opened, path), opened.window)
         if found is None:
             return None
         if not isinstance(found, ExternalTarget):
             return opened, found, path
-        there = neighbours.open_sibling(window, found.file)
-        if there is None:
+        external = siblings.open_sibling(window, found.file)
+        if external is None:
             return None
-        window, path = there, found.path
+        window, path = external, found.path
     return None  # a circle of links
 
 
-def _open_file(neighbours: SiblingFiles, window: ReadCache) -> ParsedFile:
+def _open_file(siblings: SiblingFiles, window: ReadCache) -> ParsedFile:
     key = ("opened", window.url)
-    opened: ParsedFile | None = neighbours.memory.get(key)
+    opened: ParsedFile | None = siblings.memory.get(key)
     if opened is None:
         file = FileContext(window.url, window.size, peek=window.peek, head=lambda: window.head)
         opened = ParsedFile(window, file, run(read_file_header(file), window))
-        neighbours.memory[key] = opened
+        siblings.memory[key] = opened
     return opened
 
 
@@ -111,12 +109,12 @@ def read_object_at(opened: ParsedFile, path: str) -> Walk[Dataset | Group | Exte
     """Read the groups on a path of a file, and return the object at its end."""
     objects, root = opened.objects, opened.superblock.root
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
-    here = root
+    current = root
     hops = 0
     while True:
-        if here not in objects:
-            yield from read_object(opened.file, here, objects, not names, lambda group: [])
-        found = objects[here]
+        if current not in objects:
+            yield from read_object(opened.file, current, objects, not names, lambda group: [])
+        found = objects[current]
         if isinstance(found, InsituError):
             raise found
         if not names:
@@ -134,7 +132,7 @@ def read_object_at(opened: ParsedFile, path: str) -> Walk[Dataset | Group | Exte
             if hops > HOPS_LIMIT:
                 return None
             names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
-            here = root if link.path.startswith("/") else here
+            current = root if link.path.startswith("/") else current
         else:
             assert link.address is not None
-            here = link.address
+            current = link.address

@@ -162,11 +162,11 @@ def _has_references(attribute: Attribute) -> bool:
     )
 
 
-def _drop(values: dict[str, Any], problems: dict[str, str], name: str, why: str) -> None:
+def _drop(values: dict[str, Any], problems: dict[str, str], name: str, reason: str) -> None:
     """Leave out an attribute that has no value to show."""
     del values[name]
     if name not in SCALE_ATTRIBUTES:
-        problems[name] = why or NOT_SUPPORTED
+        problems[name] = reason or NOT_SUPPORTED
 
 
 def _set_heap_value(

@@ -36,7 +36,7 @@ class Branch:
     dead_links: list[tuple[str, str]] = field(default_factory=list)
     """Names of links that lead to nothing new, and why."""
 
-    asked: set[str] | None = None
+    requested_paths: set[str] | None = None
     """Paths of what is asked for, from the root of the scan; None: all."""
     outside: list[tuple[str, ExternalTarget]] = field(default_factory=list)
     """Names of links to other files, and where they lead."""
@@ -72,7 +72,7 @@ def build_tree(root: Group, top: Group, objects: ObjectTable) -> Branch:
     # object.
     count, limit = 0, 10_000 + 8 * len(objects)
     while todo:
-        branch, above = todo.pop()
+        branch, ancestors = todo.pop()
         links = branch.group.links
         count += len(links)
         if count > limit:
@@ -80,7 +80,7 @@ def build_tree(root: Group, top: Group, objects: ObjectTable) -> Branch:
         if len({link.name for link in links}) != len(links):
             links = _unique_links(branch, links)
         for link in links:
-            _add_link(branch, above, link, root, objects, todo)
+            _add_link(branch, ancestors, link, root, objects, todo)
     return tree
 
 
@@ -96,7 +96,7 @@ def _unique_links(branch: Branch, links: list[Link]) -> list[Link]:
 
 def _add_link(
     branch: Branch,
-    above: tuple[int, ...],
+    ancestors: tuple[int, ...],
     link: Link,
     root: Group,
     objects: ObjectTable,
@@ -120,12 +120,12 @@ def _add_link(
     elif isinstance(found, Dataset):
         branch.datasets.append((name, found))
     elif isinstance(found, Group):
-        if address in above:
+        if address in ancestors:
             branch.dead_links.append((name, "the link leads back to a parent group"))
             return
         child = Branch(branch.join(name), found)
         branch.children.append((name, child))
-        todo.append((child, (*above, address)))
+        todo.append((child, (*ancestors, address)))
 
 
 def _add_external_link(branch: Branch, name: str, place: ExternalTarget) -> None:
@@ -146,12 +146,12 @@ def find_object(path: str, start: Group, root: Group, objects: ObjectTable) -> i
 
     None if there is none, or if it was not read.
     """
-    here = root.address if path.startswith("/") else start.address
+    current = root.address if path.startswith("/") else start.address
     # Names still to go, last first; soft links on the way put theirs on top.
     names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
     hops = 0
     while names:
-        group = objects.get(here)
+        group = objects.get(current)
         if not isinstance(group, Group):
             return None
         name = names.pop()
@@ -159,7 +159,7 @@ def find_object(path: str, start: Group, root: Group, objects: ObjectTable) -> i
         if link is None:
             return None
         if link.address is not None:
-            here = link.address
+            current = link.address
             continue
         if link.outside is not None:
             return external_target(link.outside, names)
@@ -167,9 +167,9 @@ def find_object(path: str, start: Group, root: Group, objects: ObjectTable) -> i
         if link.path is None or hops > SOFT_LIMIT:
             return None
         if link.path.startswith("/"):
-            here = root.address
+            current = root.address
         names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
-    return here
+    return current
 
 
 class ObjectPaths:
@@ -191,13 +191,13 @@ class ObjectPaths:
 
     def has_unknown_targets(self, tree: Branch) -> bool:
         """Whether an attribute refers to an object that is not below the tree."""
-        wanted: set[int] = set()
+        targets: set[int] = set()
         for branch in tree.walk():
             for attributes in (branch.group.attributes, *(dataset.attributes for _, dataset in branch.datasets)):
                 for value in attributes.values():
                     if isinstance(value, ReferenceValue):
-                        wanted |= value.addresses()
-        return bool(wanted) and not wanted <= self._all().keys()
+                        targets |= value.addresses()
+        return bool(targets) and not targets <= self._all().keys()
 
     def _all(self) -> dict[int, str]:
         if self._found is None:

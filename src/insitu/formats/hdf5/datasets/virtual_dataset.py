@@ -34,7 +34,7 @@ BLOCKS_LIMIT = 1 << 16
 EXTENT_LIMIT = 1 << 62
 
 
-def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset) -> None:
+def resolve_extent(siblings: SiblingFiles, window: ReadCache, dataset: Dataset) -> None:
     """Set the shape of an unlimited virtual dataset from the current shapes of its sources."""
     space = dataset.space
     shape = list(space.shape)
@@ -45,15 +45,15 @@ def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset
         for number, line in enumerate(mapping.target_selection.lines[: len(shape)]):
             if not line.is_endless:
                 least[number] = max(least[number], line.required_extent(line.length))
-        for _, behind in mapping.target_selection.boxes:
-            least = [max(a, b) for a, b in zip(least, behind, strict=True)]
+        for _, box_end in mapping.target_selection.boxes:
+            least = [max(a, b) for a, b in zip(least, box_end, strict=True)]
         if axis is None:
             continue
         if axis >= len(shape):
             raise FormatError("a selection has more axes than the virtual dataset", structure="virtual dataset")
         end = 0
-        for here, _, _ in _iterate_sources(neighbours, window, mapping):
-            line = here.lines[axis]
+        for target_selection, _, _ in _iterate_sources(siblings, window, mapping):
+            line = target_selection.lines[axis]
             end = max(end, line.required_extent(line.length))
         found[axis] = max(found.get(axis, 0), end)
     for axis, end in found.items():
@@ -65,83 +65,87 @@ def resolve_extent(neighbours: SiblingFiles, window: ReadCache, dataset: Dataset
 
 
 def _iterate_sources(
-    neighbours: SiblingFiles, window: ReadCache, mapping: SourceMapping
+    siblings: SiblingFiles, window: ReadCache, mapping: SourceMapping
 ) -> Iterator[tuple[StoredSelection, StoredSelection, VirtualArray | None]]:
     """What is mapped whereto, with ends where the sources end."""
-    here, there = mapping.target_selection, mapping.source_selection
-    axis = here.endless_axis
+    target_selection, source_selection = mapping.target_selection, mapping.source_selection
+    axis = target_selection.endless_axis
     if axis is None:
-        yield here, there, _open_source_array(neighbours, window, *mapping.names(0))
+        yield target_selection, source_selection, _open_source_array(siblings, window, *mapping.names(0))
         return
-    line = here.lines[axis]
+    line = target_selection.lines[axis]
     if mapping.is_numbered:
         if line.block is None:
             raise FormatError("sources are numbered, but the mapping has one block only", structure="virtual dataset")
         for number in range(BLOCKS_LIMIT):
-            source = _open_source_array(neighbours, window, *mapping.names(number))
+            source = _open_source_array(siblings, window, *mapping.names(number))
             if source is None:
                 return
             block = AxisHyperslab(line.start + number * line.stride, line.block, 1, line.block)
-            yield _replace_line(here, axis, block), there, source
+            yield _replace_line(target_selection, axis, block), source_selection, source
         raise UnsupportedError(
             f"a mapping with more than {BLOCKS_LIMIT} numbered sources is not supported", structure="virtual dataset"
         )
-    of = there.endless_axis
+    of = source_selection.endless_axis
     if of is None:
         raise FormatError("an unlimited mapping has a limited source selection", structure="virtual dataset")
-    source = _open_source_array(neighbours, window, *mapping.names(0))
+    source = _open_source_array(siblings, window, *mapping.names(0))
     if source is None:
         return
     if of >= source.ndim:
         raise FormatError("a selection has more axes than its source", structure="virtual dataset")
-    count = there.lines[of].count_before(source.shape[of])
-    yield _replace_line(here, axis, line.clip(count)), _replace_line(there, of, there.lines[of].clip(count)), source
+    count = source_selection.lines[of].count_before(source.shape[of])
+    yield (
+        _replace_line(target_selection, axis, line.clip(count)),
+        _replace_line(source_selection, of, source_selection.lines[of].clip(count)),
+        source,
+    )
 
 
-def _replace_line(picked: StoredSelection, axis: int, line: AxisHyperslab) -> StoredSelection:
-    return StoredSelection("lines", (*picked.lines[:axis], line, *picked.lines[axis + 1 :]))
+def _replace_line(selection: StoredSelection, axis: int, line: AxisHyperslab) -> StoredSelection:
+    return StoredSelection("lines", (*selection.lines[:axis], line, *selection.lines[axis + 1 :]))
 
 
-def _open_source_array(neighbours: SiblingFiles, window: ReadCache, name: str, path: str) -> VirtualArray | None:
+def _open_source_array(siblings: SiblingFiles, window: ReadCache, name: str, path: str) -> VirtualArray | None:
     """The array of a source; None: it is missing."""
     key = ("source", window.url, name, path)
-    if key not in neighbours.memory:
-        there = window if name in (".", "") else neighbours.open_sibling(window, name)
-        found = None if there is None else open_object(neighbours, there, path)
+    if key not in siblings.memory:
+        source_window = window if name in (".", "") else siblings.open_sibling(window, name)
+        found = None if source_window is None else open_object(siblings, source_window, path)
         if found is None:
-            neighbours.memory[key] = None
+            siblings.memory[key] = None
         else:
             opened, dataset, _ = found
             if not isinstance(dataset, Dataset):
                 raise FormatError(f"the source {path!r} is not a dataset", structure="virtual dataset")
-            neighbours.memory[key] = _source_array(neighbours, opened, dataset)
-    array: VirtualArray | None = neighbours.memory[key]
+            siblings.memory[key] = _source_array(siblings, opened, dataset)
+    array: VirtualArray | None = siblings.memory[key]
     return array
 
 
-def _source_array(neighbours: SiblingFiles, opened: ParsedFile, dataset: Dataset) -> VirtualArray:
+def _source_array(siblings: SiblingFiles, opened: ParsedFile, dataset: Dataset) -> VirtualArray:
     """The array of a dataset that is a source, which may be virtual itself."""
     if dataset.problem is not None:
         raise dataset.problem
-    above: list[tuple[str, int]] = neighbours.memory.setdefault("above", [])
+    chain: list[tuple[str, int]] = siblings.memory.setdefault("above", [])
     origin = (opened.window.url, dataset.address)
-    if origin in above or len(above) > NESTED_LIMIT:
+    if origin in chain or len(chain) > NESTED_LIMIT:
         raise FormatError("the virtual datasets are made of each other", structure="virtual dataset")
-    above.append(origin)
+    chain.append(origin)
     try:
         if isinstance(dataset.layout, VirtualLayout):
-            resolve_extent(neighbours, opened.window, dataset)
+            resolve_extent(siblings, opened.window, dataset)
         shape = dataset.space.shape
         dims = tuple(f"axis_{axis}" for axis in range(len(shape) + len(dataset.datatype.shape)))
         if dataset.space.null:
             raise FormatError("a source of the virtual dataset has a null dataspace", structure="virtual dataset")
-        return dataset_array(neighbours, opened.window, opened.file, dataset, shape, dims, {})
+        return dataset_array(siblings, opened.window, opened.file, dataset, shape, dims, {})
     finally:
-        above.pop()
+        chain.pop()
 
 
 def dataset_array(
-    neighbours: SiblingFiles,
+    siblings: SiblingFiles,
     window: ReadCache,
     file: FileContext,
     dataset: Dataset,
@@ -151,7 +155,7 @@ def dataset_array(
 ) -> VirtualArray:
     """Return the virtual array of any dataset; see `virtual_array`."""
     if dataset.segments and not dataset.space.null:
-        return external_array(neighbours, window, file, dataset, shape, dims, attributes)
+        return external_array(siblings, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
         return virtual_array(file, window.describe(), dataset, shape, dims, attributes)
     encoding = dataset_encoding(file, dataset)
@@ -165,16 +169,14 @@ def dataset_array(
     fill = encoding.fill_value()
     pieces: list[PlacedArray] = []
     missing: list[str] = []
-    neighbours.prepare(
-        window, [m.names(0)[0] for m in dataset.mappings if not m.is_numbered and m.file not in (".", "")]
-    )
+    siblings.prepare(window, [m.names(0)[0] for m in dataset.mappings if not m.is_numbered and m.file not in (".", "")])
     for mapping in dataset.mappings:
-        for here, there, source in _iterate_sources(neighbours, window, mapping):
+        for target_selection, source_selection, source in _iterate_sources(siblings, window, mapping):
             if source is None:
                 missing.append(":".join(mapping.names(0)))
                 continue
             _check_source(source, dataset, encoding.dtype, fill)
-            pieces += place_mapping(here, there, source, dataset.space.shape, len(extra))
+            pieces += place_mapping(target_selection, source_selection, source, dataset.space.shape, len(extra))
     tiles, origins = assemble(pieces, len(whole))
     details = dataclasses.replace(array_details(dataset, shape), is_virtual=True, missing_sources=tuple(missing))
     return VirtualArray(whole, encoding.dtype, dims, tiles, origins, attributes, fill, details)

@@ -93,9 +93,9 @@ def parse_mappings(file: FileContext, data: bytes, address: int) -> tuple[Source
             dataset, at = _earlier_mapping(mappings, take_uint(data, at, width, _LIST)).dataset, at + width
         else:
             dataset, at = _text(data, at)
-        there, at = parse_selection(data, at)
-        here, at = parse_selection(data, at)
-        mappings.append(SourceMapping(name, dataset, there, here))
+        source_selection, at = parse_selection(data, at)
+        target_selection, at = parse_selection(data, at)
+        mappings.append(SourceMapping(name, dataset, source_selection, target_selection))
     verify_checksum(file, data[: at + 4], address, "virtual dataset")
     return tuple(mappings)
 

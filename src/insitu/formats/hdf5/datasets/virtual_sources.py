@@ -30,18 +30,22 @@ class PlacedArray:
 
     def box(self) -> npt.NDArray[np.int64]:
         """Return its corners: (2, dimensions), without the axes that a datatype adds."""
-        near = np.array(self.origin, np.int64)
-        return np.stack([near, near + np.array(self.array.shape[: len(near)], np.int64)])
+        low = np.array(self.origin, np.int64)
+        return np.stack([low, low + np.array(self.array.shape[: len(low)], np.int64)])
 
 
 def place_mapping(
-    here: StoredSelection, there: StoredSelection, source: VirtualArray, shape: tuple[int, ...], extra: int
+    target_selection: StoredSelection,
+    source_selection: StoredSelection,
+    source: VirtualArray,
+    shape: tuple[int, ...],
+    extra: int,
 ) -> Iterator[PlacedArray]:
     """Return the placed arrays of one mapping.
 
     Parameters
     ----------
-    here, there
+    target_selection, source_selection
         What is selected of the virtual dataset and of the source.
     source
         The source.
@@ -50,47 +54,47 @@ def place_mapping(
     extra
         The number of those, which both have.
     """
-    if "none" in (here.kind, there.kind):
+    if "none" in (target_selection.kind, source_selection.kind):
         return
     from_shape = source.shape[: source.ndim - extra]
-    here, there = here.with_lines(shape), there.with_lines(from_shape)
-    _check_selection(here, shape, "the virtual dataset")
-    _check_selection(there, from_shape, "its source")
-    if here.kind == there.kind == "lines":
-        to, of = [line.length for line in here.lines], [line.length for line in there.lines]
+    target_selection, source_selection = target_selection.with_lines(shape), source_selection.with_lines(from_shape)
+    _check_selection(target_selection, shape, "the virtual dataset")
+    _check_selection(source_selection, from_shape, "its source")
+    if target_selection.kind == source_selection.kind == "lines":
+        to, of = [line.length for line in target_selection.lines], [line.length for line in source_selection.lines]
         if 0 in to or 0 in of:
             return
         if [n for n in to if n > 1] == [n for n in of if n > 1]:
-            yield from _matching_pieces(here.lines, there.lines, source, extra)
+            yield from _matching_pieces(target_selection.lines, source_selection.lines, source, extra)
             return
-    yield from _pair_runs(here, there, source, len(shape), len(from_shape))
+    yield from _pair_runs(target_selection, source_selection, source, len(shape), len(from_shape))
 
 
-def _check_selection(picked: StoredSelection, shape: tuple[int, ...], whose: str) -> None:
+def _check_selection(selection: StoredSelection, shape: tuple[int, ...], owner: str) -> None:
     """Raise for a selection that reaches out of its dataspace."""
     for axis, length in enumerate(shape):
-        if picked.kind == "lines":
-            if len(picked.lines) != len(shape):
-                raise FormatError(f"a selection has {len(picked.lines)} axes, but {whose} has {len(shape)}")
-            line = picked.lines[axis]
+        if selection.kind == "lines":
+            if len(selection.lines) != len(shape):
+                raise FormatError(f"a selection has {len(selection.lines)} axes, but {owner} has {len(shape)}")
+            line = selection.lines[axis]
             end = line.required_extent(line.length)
         else:
-            if any(len(first) != len(shape) for first, _ in picked.boxes):
-                raise FormatError(f"a selection has another number of axes than {whose}")
-            end = max((behind[axis] for _, behind in picked.boxes), default=0)
+            if any(len(first) != len(shape) for first, _ in selection.boxes):
+                raise FormatError(f"a selection has another number of axes than {owner}")
+            end = max((box_end[axis] for _, box_end in selection.boxes), default=0)
         if end > length:
             raise FormatError(
-                f"a selection reaches up to {end}, but the axis of {whose} has {length} elements",
+                f"a selection reaches up to {end}, but the axis of {owner} has {length} elements",
                 structure="virtual dataset",
             )
 
 
 def _matching_pieces(
-    here: tuple[AxisHyperslab, ...], there: tuple[AxisHyperslab, ...], source: VirtualArray, extra: int
+    target_lines: tuple[AxisHyperslab, ...], source_lines: tuple[AxisHyperslab, ...], source: VirtualArray, extra: int
 ) -> Iterator[PlacedArray]:
     """Selections of one shape: each run of neighbours here is a slice there."""
     runs: list[list[tuple[int, int, int]]] = []
-    for line in here:
+    for line in target_lines:
         at, found = 0, []
         for start, length in line.runs():
             found.append((start, at, length))
@@ -100,13 +104,15 @@ def _matching_pieces(
         raise UnsupportedError(
             f"a mapping of more than {RUNS_LIMIT} boxes is not supported", structure="virtual dataset"
         )
-    long = [axis for axis, line in enumerate(there) if line.length > 1]
+    long = [axis for axis, line in enumerate(source_lines) if line.length > 1]
     for combination in itertools.product(*runs):
         parts = iter(
-            [run for run, line in zip(combination, here, strict=True) if line.length > 1]  # those along longer axes
+            [
+                run for run, line in zip(combination, target_lines, strict=True) if line.length > 1
+            ]  # those along longer axes
         )
         key: list[slice | npt.NDArray[np.int64]] = []
-        for axis, line in enumerate(there):
+        for axis, line in enumerate(source_lines):
             _, first, length = next(parts) if axis in long else (0, 0, 1)
             key.append(line.part(first, length))
         shape = tuple(length for _, _, length in combination)
@@ -129,11 +135,15 @@ def _reshape_unit_axes(array: VirtualArray, shape: tuple[int, ...], extra: int) 
 
 
 def _pair_runs(
-    here: StoredSelection, there: StoredSelection, source: VirtualArray, rank: int, from_rank: int
+    target_selection: StoredSelection,
+    source_selection: StoredSelection,
+    source: VirtualArray,
+    rank: int,
+    from_rank: int,
 ) -> Iterator[PlacedArray]:
     """Any two selections: the elements of both in order, cut where a run of either ends."""
-    to, to_lengths = here.rows(rank)
-    of, of_lengths = there.rows(from_rank)
+    to, to_lengths = target_selection.rows(rank)
+    of, of_lengths = source_selection.rows(from_rank)
     to_ends, of_ends = np.cumsum(to_lengths), np.cumsum(of_lengths)
     if not len(to_ends) or not len(of_ends) or to_ends[-1] != of_ends[-1]:
         raise FormatError(
@@ -147,10 +157,10 @@ def _pair_runs(
     begins = np.concatenate([[0], ends[:-1]])
     to_run, of_run = np.searchsorted(to_ends, begins, "right"), np.searchsorted(of_ends, begins, "right")
     for begin, end, i, j in zip(begins.tolist(), ends.tolist(), to_run.tolist(), of_run.tolist(), strict=True):
-        origin, corner = to[i].tolist(), of[j].tolist()
+        origin, source_start = to[i].tolist(), of[j].tolist()
         origin[-1] += begin - (to_ends[i] - to_lengths[i])
-        first = corner[-1] + begin - int(of_ends[j] - of_lengths[j])
-        array = source[(*corner[:-1], slice(first, first + end - begin))]
+        first = source_start[-1] + begin - int(of_ends[j] - of_lengths[j])
+        array = source[(*source_start[:-1], slice(first, first + end - begin))]
         for axis in range(rank - 1):
             array = array.expand_dims(axis, f"one_{axis}")
         yield PlacedArray(array, tuple(int(n) for n in origin))
@@ -166,9 +176,9 @@ def assemble(pieces: list[PlacedArray], rank: int) -> tuple[tuple[Tile, ...], np
     origins: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]
     for piece in pieces:
         tiles += piece.array.tiles
-        corner = np.zeros(rank, np.int64)
-        corner[: len(piece.origin)] = piece.origin
-        origins.append(piece.array.origins + corner)
+        origin = np.zeros(rank, np.int64)
+        origin[: len(piece.origin)] = piece.origin
+        origins.append(piece.array.origins + origin)
     return tuple(tiles), np.concatenate(origins)
 
 
@@ -178,11 +188,11 @@ def _remove_covered(pieces: list[PlacedArray]) -> list[PlacedArray]:
         return pieces
     rank = len(pieces[0].origin)
     boxes = np.stack([piece.box() for piece in pieces])
-    kept: list[PlacedArray] = []
+    visible: list[PlacedArray] = []
     for number, piece in enumerate(pieces):
-        near, far = boxes[number]
+        low, high = boxes[number]
         later = boxes[number + 1 :]
-        covering = later[((later[:, 0] < far) & (later[:, 1] > near)).all(axis=1)]
+        covering = later[((later[:, 0] < high) & (later[:, 1] > low)).all(axis=1)]
         parts = [piece]
         for box in covering:
             parts = [rest for part in parts for rest in _subtract_box(part, box, rank)]
@@ -190,23 +200,23 @@ def _remove_covered(pieces: list[PlacedArray]) -> list[PlacedArray]:
                 raise UnsupportedError(
                     "mappings that overlap in too many ways are not supported", structure="virtual dataset"
                 )
-        kept += parts
-    return kept
+        visible += parts
+    return visible
 
 
 def _subtract_box(piece: PlacedArray, box: npt.NDArray[np.int64], rank: int) -> list[PlacedArray]:
     """What is left of a piece outside of a box: a slab on either side along each axis."""
-    near, far = piece.box()
-    low, high = np.maximum(near, box[0]), np.minimum(far, box[1])
+    piece_low, piece_high = piece.box()
+    low, high = np.maximum(piece_low, box[0]), np.minimum(piece_high, box[1])
     if (low >= high).any():
         return [piece]
     rest: list[PlacedArray] = []
     for axis in range(rank):
-        for begin, end in ((near[axis], low[axis]), (high[axis], far[axis])):
+        for begin, end in ((piece_low[axis], low[axis]), (high[axis], piece_high[axis])):
             if begin < end:
                 rest.append(_slice_piece(piece, axis, int(begin), int(end)))
         piece = _slice_piece(piece, axis, int(low[axis]), int(high[axis]))
-        near, far = piece.box()
+        piece_low, piece_high = piece.box()
     return rest
 
 

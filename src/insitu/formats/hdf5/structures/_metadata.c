@@ -15,8 +15,7 @@
  * wrong. So nothing is decided here about damaged files, but no field is trusted before its bounds are checked.
  * Sections of the format specification 3.0 are those that the Python parsers name.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../../../_extension_module.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -139,14 +138,6 @@ static int take_file(PyObject *const *args, file_head *file)
         return -1;
     }
     file->undefined = undefined_address(file->offset_size);
-    return 0;
-}
-
-static int has_arguments(Py_ssize_t given, Py_ssize_t wanted)
-{
-    if (given == wanted)
-        return 1;
-    PyErr_Format(PyExc_TypeError, "%zd arguments instead of %zd", given, wanted);
     return 0;
 }
 
@@ -285,7 +276,7 @@ static PyObject *py_header_messages(PyObject *self, PyObject *const *args, Py_ss
     file_head file;
     uint64_t address;
     (void)self;
-    if (!has_arguments(given, 5) || take_file(args, &file) < 0 || take_address(args[3], &address) < 0)
+    if (!has_arguments(given, 5, "header_messages") || take_file(args, &file) < 0 || take_address(args[3], &address) < 0)
         return NULL;
     messages to = {.message = (PyTypeObject *)args[4], .make = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new)};
     if (!PyType_Check(args[4]) || !PyType_IsSubtype(to.message, &PyTuple_Type)) {
@@ -507,7 +498,7 @@ static PyObject *py_heap_objects(PyObject *self, PyObject *const *args, Py_ssize
     uint64_t heap, tree;
     name_tree names;
     (void)self;
-    if (!has_arguments(given, 6) || take_file(args, &file) < 0 || take_address(args[3], &heap) < 0 ||
+    if (!has_arguments(given, 6, "heap_objects") || take_file(args, &file) < 0 || take_address(args[3], &heap) < 0 ||
         take_address(args[4], &tree) < 0)
         return NULL;
     unsigned long kind = PyLong_AsUnsignedLong(args[5]);
@@ -572,7 +563,7 @@ static int add_attributes(const file_head *file, PyObject *message, PyObject *li
 }
 
 /* Whether an attribute message has a name: 1 or 0, or -1 if it is not sound. */
-static int has_name(const uint8_t *body, size_t length, const char *name, size_t wanted)
+static int has_name(const uint8_t *body, size_t length, const char *name, size_t name_length)
 {
     if (length < 8 || body[0] < 1 || body[0] > 3)
         return -1;
@@ -582,24 +573,24 @@ static int has_name(const uint8_t *body, size_t length, const char *name, size_t
         return -1;
     const uint8_t *end = memchr(body + begin, 0, size);
     size = end == NULL ? size : (size_t)(end - body) - begin;
-    return size == wanted && memcmp(body + begin, name, wanted) == 0;
+    return size == name_length && memcmp(body + begin, name, name_length) == 0;
 }
 
 /* The bodies of a sorted list of (order, bytes), without those of one name; NULL without an exception: not sound. */
-static PyObject *take_bodies(PyObject *list, const char *name, size_t wanted)
+static PyObject *take_bodies(PyObject *list, const char *name, size_t name_length)
 {
-    PyObject *kept = PyList_New(0), *found = NULL;
+    PyObject *bodies = PyList_New(0), *found = NULL;
     Py_ssize_t count = PyList_Size(list);
-    int done = kept == NULL ? -1 : 0;
+    int done = bodies == NULL ? -1 : 0;
     for (Py_ssize_t i = 0; done >= 0 && i < count; i++) {
         PyObject *body = PyTuple_GetItem(PyList_GetItem(list, i), 1);
-        done = has_name((const uint8_t *)PyBytes_AsString(body), (size_t)PyBytes_Size(body), name, wanted);
-        if (done == 0 && PyList_Append(kept, body) < 0)
+        done = has_name((const uint8_t *)PyBytes_AsString(body), (size_t)PyBytes_Size(body), name, name_length);
+        if (done == 0 && PyList_Append(bodies, body) < 0)
             done = -1;
     }
     if (done >= 0)
-        found = PyList_AsTuple(kept);
-    Py_XDECREF(kept);
+        found = PyList_AsTuple(bodies);
+    Py_XDECREF(bodies);
     return found;
 }
 
@@ -630,9 +621,10 @@ static PyObject *py_attribute_bodies(PyObject *self, PyObject *const *args, Py_s
 {
     file_head file;
     char *name;
-    Py_ssize_t wanted;
+    Py_ssize_t name_length;
     (void)self;
-    if (!has_arguments(given, 5) || take_file(args, &file) < 0 || PyBytes_AsStringAndSize(args[4], &name, &wanted) < 0)
+    if (!has_arguments(given, 5, "attribute_bodies") || take_file(args, &file) < 0 ||
+        PyBytes_AsStringAndSize(args[4], &name, &name_length) < 0)
         return NULL;
     if (!PyList_Check(args[3])) {
         PyErr_SetString(PyExc_TypeError, "the messages are a list");
@@ -643,7 +635,7 @@ static PyObject *py_attribute_bodies(PyObject *self, PyObject *const *args, Py_s
     for (Py_ssize_t i = 0; done == 1 && i < PyList_Size(args[3]); i++)
         done = add_attributes(&file, PyList_GetItem(args[3], i), list);
     if (done == 1 && sort_by_order(list) == 0)
-        found = take_bodies(list, name, (size_t)wanted);
+        found = take_bodies(list, name, (size_t)name_length);
     Py_XDECREF(list);
     return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);
 }
@@ -738,7 +730,7 @@ static PyObject *py_full_leaf(PyObject *self, PyObject *const *args, Py_ssize_t 
     char *data;
     Py_ssize_t length;
     (void)self;
-    if (!has_arguments(given, 7) || PyBytes_AsStringAndSize(args[0], &data, &length) < 0)
+    if (!has_arguments(given, 7, "full_leaf") || PyBytes_AsStringAndSize(args[0], &data, &length) < 0)
         return NULL;
     of.base = PyLong_AsUnsignedLongLong(args[1]);
     of.offset_size = (size_t)PyLong_AsUnsignedLong(args[2]);
@@ -777,7 +769,7 @@ static PyObject *py_collection_objects(PyObject *self, PyObject *const *args, Py
     char *bytes;
     Py_ssize_t length;
     (void)self;
-    if (!has_arguments(given, 2) || PyBytes_AsStringAndSize(args[0], &bytes, &length) < 0)
+    if (!has_arguments(given, 2, "collection_objects") || PyBytes_AsStringAndSize(args[0], &bytes, &length) < 0)
         return NULL;
     size_t width = (size_t)PyLong_AsUnsignedLong(args[1]);
     if (PyErr_Occurred())
@@ -810,41 +802,25 @@ static PyObject *py_collection_objects(PyObject *self, PyObject *const *args, Py
 
 static PyMethodDef methods[] = {
     {"lookup3", py_lookup3, METH_O, "lookup3(data)\n--\n\nJenkins' checksum."},
-    {"header_messages", (PyCFunction)(void (*)(void))py_header_messages, METH_FASTCALL,
-     "header_messages(head, base, widths, address, message)\n--\n\n"
-     "The messages of an object header, as instances of the named tuple `message`; None if they are not plain."},
-    {"heap_objects", (PyCFunction)(void (*)(void))py_heap_objects, METH_FASTCALL,
-     "heap_objects(head, base, widths, heap, tree, kind)\n--\n\n"
-     "Creation order and bytes of the objects of a heap that a B-tree names; None if they are not plain."},
-    {"attribute_bodies", (PyCFunction)(void (*)(void))py_attribute_bodies, METH_FASTCALL,
-     "attribute_bodies(head, base, widths, messages, skipped)\n--\n\n"
-     "The attribute messages of an object in creation order, without those of the name `skipped`; None if they are "
-     "not plain."},
-    {"full_leaf", (PyCFunction)(void (*)(void))py_full_leaf, METH_FASTCALL,
-     "full_leaf(data, base, offset_size, size, room, grid, chunk)\n--\n\n"
-     "Offsets, lengths and filter masks (None: all 0) of all cells of a grid, as int64; None if the node has others."},
-    {"collection_objects", (PyCFunction)(void (*)(void))py_collection_objects, METH_FASTCALL,
-     "collection_objects(data, length_size)\n--\n\n"
-     "The objects of a global heap collection by number; None if one is cut off."},
+    FASTCALL(header_messages,
+             "header_messages(head, base, widths, address, message)\n--\n\n"
+             "The messages of an object header, as instances of the named tuple `message`; None if they are not plain."),
+    FASTCALL(heap_objects,
+             "heap_objects(head, base, widths, heap, tree, kind)\n--\n\n"
+             "Creation order and bytes of the objects of a heap that a B-tree names; None if they are not plain."),
+    FASTCALL(attribute_bodies,
+             "attribute_bodies(head, base, widths, messages, skipped)\n--\n\n"
+             "The attribute messages of an object in creation order, without those of the name `skipped`; None if they are "
+             "not plain."),
+    FASTCALL(full_leaf,
+             "full_leaf(data, base, offset_size, size, room, grid, chunk)\n--\n\n"
+             "Offsets, lengths and filter masks (None: all 0) of all cells of a grid, as int64; None if the node has others."),
+    FASTCALL(collection_objects,
+             "collection_objects(data, length_size)\n--\n\n"
+             "The objects of a global heap collection by number; None if one is cut off."),
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {
-#ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
-#endif
-#ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT,
-    .m_name = "_metadata",
-    .m_doc = "Parser of HDF5 metadata that is in memory.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
+MODULE_DEFINITION("_metadata", "Parser of HDF5 metadata that is in memory.");
 
 PyMODINIT_FUNC PyInit__metadata(void) { return PyModuleDef_Init(&definition); }

@@ -122,8 +122,10 @@ def parse_plain_attribute(body: bytes, length_size: int) -> Attribute | None:
     if attribute is None and not (len(body) > 1 and body[0] > 1 and body[1] & 3):
         attribute = _parse(body, length_size, None, None)
         # References and heap records are other bytes in every file.
-        told = attribute.datatype
-        if told is None or not (told.is_variable_length or told.kind == "reference" or told.has_nested_variable_length):
+        datatype = attribute.datatype
+        if datatype is None or not (
+            datatype.is_variable_length or datatype.kind == "reference" or datatype.has_nested_variable_length
+        ):
             remember(key, len(body), attribute)
     return attribute
 
@@ -193,8 +195,8 @@ def _name(body: bytes) -> bytes:
 
 def _parse(body: bytes, length_size: int, datatype: bytes | None, space: bytes | None) -> Attribute:
     """Parse an attribute message; shared parts are given as they are."""
-    begin, *sizes = _field_sizes(body)
-    at_data = begin + sum([(size + 7) // 8 * 8 for size in sizes] if body[0] == 1 else sizes)
+    begin, *part_sizes = _field_sizes(body)
+    at_data = begin + sum([(size + 7) // 8 * 8 for size in part_sizes] if body[0] == 1 else part_sizes)
     # What comes before the data is often known, even where the data (an address) is not.
     name, kind, extent, problem = parse_once(_parse_head, body[:at_data], length_size, datatype, space)
     if at_data > len(body):
@@ -216,14 +218,14 @@ def _parse_head(
     body: bytes, length_size: int, datatype: bytes | None, space: bytes | None
 ) -> tuple[str, Datatype | None, Dataspace, str]:
     """Name, type, extent and, of a type that is not read, which it is."""
-    begin, *sizes = _field_sizes(body)
+    begin, *part_sizes = _field_sizes(body)
     name = _name(body).decode("utf-8", "surrogateescape")
-    steps = [(size + 7) // 8 * 8 if body[0] == 1 else size for size in sizes]
+    steps = [(size + 7) // 8 * 8 if body[0] == 1 else size for size in part_sizes]
     at_type = begin + steps[0]
     at_space = at_type + steps[1]
-    extent = parse_once(parse_dataspace, space or body[at_space : at_space + sizes[2]], length_size)
+    extent = parse_once(parse_dataspace, space or body[at_space : at_space + part_sizes[2]], length_size)
     try:
-        kind = parse_once(parse_datatype, datatype or body[at_type : at_type + sizes[1]])
+        kind = parse_once(parse_datatype, datatype or body[at_type : at_type + part_sizes[1]])
     except UnsupportedError as problem:
         return name, None, extent, problem.message
     return name, kind, extent, ""

@@ -25,6 +25,9 @@ T = TypeVar("T")
 RecordTable = npt.NDArray[np.uint8]
 
 LEAF_BATCH = 1 << 20
+"""Bytes of leaf nodes decoded at once, as for version 1. Inner nodes, of which there are few, are decoded a level at a
+time.
+"""
 _OVERHEAD = 10  # signature, version, type, checksum
 _LEAST_RECORD = {5: 11, 8: 17}
 """Bytes of a record of links and attributes by name (III.A.2, types 5 and 8)."""
@@ -51,9 +54,9 @@ def read_records(file: FileContext, address: int, kinds: tuple[int, ...]) -> Wal
     kinds
         The record types (III.A.2) that are expected.
     """
-    near = cached_records(file, address, kinds)
-    if near is not None:
-        return near
+    cached = cached_records(file, address, kinds)
+    if cached is not None:
+        return cached
     parts = yield from read_tree(file, address, kinds, _to_row_bytes, exact=False)
     return parts[0] if len(parts) == 1 else tuple(row for part in parts for row in part)
 
@@ -75,7 +78,7 @@ def cached_records(file: FileContext, address: int, kinds: tuple[int, ...]) -> t
         return None
     end = 6 + header.root_records * header.record_size
     if end + 4 > header.node_size:
-        return None  # told elsewhere what is wrong
+        return None  # the caller reports what is wrong
     if block[:4] != b"BTLF" or block[5] != header.kind:
         file.fail("is not a node of its tree", header.root, "B-tree node")
     verify_checksum(file, block[: end + 4], header.root, "B-tree node")
@@ -130,24 +133,24 @@ def read_tree(
         if seen * header.node_size > file.size + header.node_size or len({a for a, _ in nodes}) != len(nodes):
             file.fail("has children that overlap, or refers to one twice", address, "B-tree")
         batch = max(1, LEAF_BATCH // header.node_size) if level == 0 else len(nodes)
-        below: list[tuple[int, int]] = []
+        children: list[tuple[int, int]] = []
         for start in range(0, len(nodes), batch):
-            some = nodes[start : start + batch]
+            node_batch = nodes[start : start + batch]
             # The root's size may reach over the end of a damaged file only: nodes are always
             # allocated in full.
-            ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in some]
+            ranges = [file.range(place, header.node_size, "B-tree node") for place, _ in node_batch]
             blocks = yield ExactRanges(ranges) if exact else ranges
-            table = _node_records(file, header, some, blocks, level)
+            table = _node_records(file, header, node_batch, blocks, level)
             found += len(table)
             if len(table):
                 out.append(decode(table, header.kind))
             if level:
-                for (place, count), block in zip(some, blocks, strict=True):
+                for (place, count), block in zip(node_batch, blocks, strict=True):
                     widths = count_widths[level - 1], subtotal_widths[level - 1]
-                    below += _children(file, header, block, place, count, level, widths)
-        if level == 0 or not below:
+                    children += _children(file, header, block, place, count, level, widths)
+        if level == 0 or not children:
             return _check_total(file, header, address, out, found)
-        nodes, level = below, level - 1
+        nodes, level = children, level - 1
 
 
 def _check_total(file: FileContext, header: _Header, address: int, out: list[T], found: int) -> list[T]:
@@ -224,8 +227,8 @@ def _node_records(
     # As opaque records, which numpy copies whole; as bytes it would copy them one by one.
     table: Any = np.ndarray((len(nodes), most), f"V{size}", b"".join(blocks), 6, (header.node_size, size))
     counts = np.array([count for _, count in nodes])
-    picked = table[np.arange(most) < counts[:, None]]
-    records: RecordTable = picked.view(np.uint8).reshape(-1, size)
+    used_records = table[np.arange(most) < counts[:, None]]
+    records: RecordTable = used_records.view(np.uint8).reshape(-1, size)
     return records
 
 

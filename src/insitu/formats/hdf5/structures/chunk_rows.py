@@ -98,13 +98,13 @@ class ChunkRows:
             if last + int(length.max()) <= file.size:  # nearly always, and cheaper than adding them up
                 return
             end = address + length.astype(np.uint64)
-            bad = int(np.argmax(end))
-            if int(end[bad]) + file.base <= file.size:
+            invalid = int(np.argmax(end))
+            if int(end[invalid]) + file.base <= file.size:
                 return
         else:
-            bad = int(np.argmax(address))
-        place = tuple(int(i) for i in index[bad])
-        file.fail(f"places chunk {place} outside the file", min(int(address[bad]), file.size), structure)
+            invalid = int(np.argmax(address))
+        place = tuple(int(i) for i in index[invalid])
+        file.fail(f"places chunk {place} outside the file", min(int(address[invalid]), file.size), structure)
 
     def columns(
         self,

@@ -187,11 +187,11 @@ def _opaque(body: bytes, at: int, size: int, bits: int) -> tuple[Datatype, int]:
     dtype = np.dtype(f"V{size}")
     if tag.startswith("NUMPY:"):  # how h5py stores datetime64 and timedelta64
         try:
-            told = np.dtype(tag[6:])
+            tagged = np.dtype(tag[6:])
         except (TypeError, ValueError, SyntaxError):  # NumPy parses "2,<f4" as Python
-            told = dtype
-        if told.kind in "mM" and told.itemsize == size:
-            dtype = told
+            tagged = dtype
+        if tagged.kind in "mM" and tagged.itemsize == size:
+            dtype = tagged
     return Datatype("opaque", size, dtype, note=tag), at + length
 
 
@@ -275,9 +275,11 @@ def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> 
         names.append(name)
     if at + count * base.size > len(body):
         raise FormatError("the values of an enumeration are cut off", structure="datatype")
-    told = body[at : at + count * base.size]
+    encoded = body[at : at + count * base.size]
     values = (
-        np.frombuffer(told, base.dtype) if base.number is None else convert_numbers(told, dict(base.number), base.dtype)
+        np.frombuffer(encoded, base.dtype)
+        if base.number is None
+        else convert_numbers(encoded, dict(base.number), base.dtype)
     )
     members = MappingProxyType(dict(zip(names, values.tolist(), strict=True)))
     at += count * base.size

@@ -20,6 +20,7 @@ from insitu.formats.parsing.scheduler import ExactRanges, Walk
 __all__ = ["read_extensible_array"]
 
 BATCH = 4 << 20
+"""Bytes of data blocks that are fetched and checked at once: all of them would double the memory of a large index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def read_extensible_array(file: FileContext, address: int) -> Walk[Elements]:
     for number in range(total):
         count, room = 1 << number // 2, header.least << (number + 1) // 2
         if first >= header.count:
-            break
+            break  # a header may allow 2 ** 64 elements; blocks are only looked for up to the highest that was set
         if number < inner:
             for i in range(count):
                 place = int.from_bytes(data[at : at + width], "little")
@@ -168,10 +169,10 @@ def _data_blocks(file: FileContext, header: _Header, blocks: list[_DataBlock], o
         while end < len(runs) and (total < BATCH or end == start):
             total += runs[end][1] * header.size
             end += 1
-        some = runs[start:end]
-        ranges = [file.range(p, b + n * header.size + 4, "extensible array data block") for _, n, p, b in some]
+        run_batch = runs[start:end]
+        ranges = [file.range(p, b + n * header.size + 4, "extensible array data block") for _, n, p, b in run_batch]
         found = yield ExactRanges(ranges)
-        for (first, count, place, begin), data in zip(some, found, strict=True):
+        for (first, count, place, begin), data in zip(run_batch, found, strict=True):
             if begin and data[:4] != b"EADB":
                 file.fail("has no signature", place, "extensible array data block")
             verify_checksum(file, data, place, "extensible array data block")

@@ -87,33 +87,33 @@ def resolve_fill(file: FileContext, datatype: Datatype, fill: Fill) -> Walk[Fill
     if datatype.is_variable_length and not needs_element_decoder(datatype):
         parts = yield from read_heap_values(file, heap_records(file, value))
     elif datatype.is_variable_length or datatype.has_nested_variable_length:
-        held = Attribute("fill value", datatype, Dataspace((), ()), value)
-        elements = yield from read_elements(file, held)
+        as_attribute = Attribute("fill value", datatype, Dataspace((), ()), value)
+        elements = yield from read_elements(file, as_attribute)
         parts = [_serialize_value(element, describe_type(datatype)) for element in elements]
     else:
         size = datatype.size // math.prod(datatype.shape)
-        alike = value == value[:size] * (len(value) // size)
-        return fill if alike else Fill(value, "per element")
+        repeats = value == value[:size] * (len(value) // size)
+        return fill if repeats else Fill(value, "per element")
     if any(part != parts[0] for part in parts):
         return Fill(None, "per element")
     return Fill(parts[0] or None, fill.state)
 
 
-def _serialize_value(value: Any, told: Mapping[str, Any]) -> bytes:
+def _serialize_value(value: Any, description: Mapping[str, Any]) -> bytes:
     """Serialise a value for `insitu.model.Encoding`: member after member.
 
     A variable-length member is preceded by its length.
     """
-    if told["kind"] == "text":
+    if description["kind"] == "text":
         data = str(value).encode("utf-8", "surrogateescape")
         return len(data).to_bytes(4, "little") + data
-    if told["kind"] == "sequence":
-        elements = [_serialize_value(element, told["base"]) for element in np.asarray(value).reshape(-1)]
+    if description["kind"] == "sequence":
+        elements = [_serialize_value(element, description["base"]) for element in np.asarray(value).reshape(-1)]
         return len(value).to_bytes(4, "little") + b"".join(elements)
-    if told["kind"] == "compound":
+    if description["kind"] == "compound":
         return b"".join(
             _serialize_value(element, member)
-            for name, _, shape, member in told["members"]
+            for name, _, shape, member in description["members"]
             for element in (value[name].reshape(-1) if shape else [value[name]])
         )
-    return np.asarray(value, told["dtype"]).tobytes()
+    return np.asarray(value, description["dtype"]).tobytes()

@@ -60,13 +60,13 @@ def read_fixed_array(file: FileContext, address: int, expected: int) -> Walk[Ele
     out: Elements = []
     batch = max(1, PAGE_BATCH // (page * size))
     for start in range(0, len(written), batch):
-        some = written[start : start + batch]
-        counts = [min(page, count - number * page) for number in some]
-        places = [first + number * (page * size + 4) for number in some]
+        page_batch = written[start : start + batch]
+        counts = [min(page, count - number * page) for number in page_batch]
+        places = [first + number * (page * size + 4) for number in page_batch]
         blocks = yield ExactRanges(
             [file.range(p, n * size + 4, "fixed array page") for p, n in zip(places, counts, strict=True)]
         )
-        for number, n, place, block_data in zip(some, counts, places, blocks, strict=True):
+        for number, n, place, block_data in zip(page_batch, counts, places, blocks, strict=True):
             verify_checksum(file, block_data, place, "fixed array page")
             out.append((number * page, element_table(block_data, 0, n, size)))
     return out

@@ -27,6 +27,9 @@ __all__ = ["cached_heap_objects", "read_heap_objects"]
 ROWS_LIMIT = 128
 """Each row doubles the size of its blocks, and addresses in a heap have at most 64 bits."""
 INFLATED_LIMIT = 1 << 40
+"""Bytes that a block may declare to inflate to. The decoder's own limit is the declared size; this is for sizes that no
+heap has.
+"""
 
 _WantedObjects = tuple[tuple[int, int, int], ...]
 """Objects in blocks: where in the heap's address space they begin, their length, and which of the
@@ -219,26 +222,30 @@ def _header(file: FileContext, data: bytes, address: int) -> _Heap:
     )
 
 
-def _read_managed(file: FileContext, heap: _Heap, wanted: _WantedObjects, out: list[bytes]) -> Walk[None]:
-    """Objects in direct blocks: down from the root, all blocks of a level at once."""
+def _read_managed(file: FileContext, heap: _Heap, objects: _WantedObjects, out: list[bytes]) -> Walk[None]:
+    """Objects in direct blocks: down from the root, all blocks of a level at once.
+
+    Only blocks that hold one of the objects are fetched. Object by object would fetch a block for each name in it, one
+    round trip after the other.
+    """
     if heap.root == file.undefined:
         file.fail("has no blocks, but objects are looked up in it", heap.address, "fractal heap")
     if heap.root_rows:
-        blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): wanted}
+        blocks = {_Block(heap.root, 0, 0, heap.root_rows, _indirect_size(file, heap, heap.root_rows), 0): objects}
     else:
         stored = heap.root_size if heap.filters else heap.first
-        blocks = {_Block(heap.root, 0, heap.first, 0, stored, heap.root_mask): wanted}
+        blocks = {_Block(heap.root, 0, heap.first, 0, stored, heap.root_mask): objects}
     for _ in range(65):  # each step halves the size of the blocks
         todo = list(blocks.items())
         if not todo:
             return
         fetched = yield [file.range(block.address, block.stored, "fractal heap block") for block, _ in todo]
         blocks = {}
-        for (block, inside), data in zip(todo, fetched, strict=True):
+        for (block, block_objects), data in zip(todo, fetched, strict=True):
             if block.rows:
-                blocks |= _children(file, heap, block, data, inside)
+                blocks |= _children(file, heap, block, data, block_objects)
             else:
-                _extract_objects(file, heap, block, data, inside, out)
+                _extract_objects(file, heap, block, data, block_objects, out)
     file.fail("has indirect blocks that are nested too deep", heap.address, "fractal heap")
 
 
@@ -250,7 +257,7 @@ def _indirect_size(file: FileContext, heap: _Heap, rows: int) -> int:
 
 
 def _children(
-    file: FileContext, heap: _Heap, block: _Block, data: bytes, wanted: _WantedObjects
+    file: FileContext, heap: _Heap, block: _Block, data: bytes, objects: _WantedObjects
 ) -> dict[_Block, _WantedObjects]:
     """Return the blocks below an indirect block that hold wanted objects.
 
@@ -259,26 +266,26 @@ def _children(
     if data[:4] != b"FHIB":
         file.fail("has no signature", block.address, "fractal heap indirect block")
     verify_checksum(file, data, block.address, "fractal heap indirect block")
-    inside = _assign_to_children(heap.first, heap.width, block.rows, block.start, wanted)
+    by_child = _assign_to_children(heap.first, heap.width, block.rows, block.start, objects)
     rows = _row_starts(heap.first, heap.width, block.rows)
-    return {_child(file, heap, block, data, number, rows): items for number, items in inside}
+    return {_child(file, heap, block, data, number, rows): items for number, items in by_child}
 
 
 @lru_cache(maxsize=1024)
 def _assign_to_children(
-    first: int, width: int, rows: int, begin: int, wanted: _WantedObjects
+    first: int, width: int, rows: int, begin: int, objects: _WantedObjects
 ) -> tuple[tuple[int, _WantedObjects], ...]:
     """The objects in each child of an indirect block, by the child's number."""
     starts = _row_starts(first, width, rows)
-    inside: dict[int, list[tuple[int, int, int]]] = {}
-    for item in wanted:
-        within = item[0] - begin
-        row = bisect_right(starts, within) - 1
+    by_child: dict[int, list[tuple[int, int, int]]] = {}
+    for item in objects:
+        relative = item[0] - begin
+        row = bisect_right(starts, relative) - 1
         if not 0 <= row < rows:
             raise FormatError("a heap id points outside of its heap", structure="fractal heap indirect block")
-        number = row * width + (within - starts[row]) // (first << max(0, row - 1))
-        inside.setdefault(number, []).append(item)
-    return tuple((number, tuple(items)) for number, items in inside.items())
+        number = row * width + (relative - starts[row]) // (first << max(0, row - 1))
+        by_child.setdefault(number, []).append(item)
+    return tuple((number, tuple(items)) for number, items in by_child.items())
 
 
 @lru_cache(maxsize=64)
@@ -298,10 +305,10 @@ def _child(file: FileContext, heap: _Heap, block: _Block, data: bytes, number: i
     at += number * entry if number < direct else direct * entry + (number - direct) * width
     address = int.from_bytes(data[at : at + width], "little")
     if number >= direct:
-        below = (size // heap.width).bit_length() - heap.first.bit_length() + 1
-        if below < 1:
+        rows_below = (size // heap.width).bit_length() - heap.first.bit_length() + 1
+        if rows_below < 1:
             file.fail("has indirect blocks smaller than direct ones", block.address, "fractal heap indirect block")
-        return _Block(address, place, size, below, _indirect_size(file, heap, below), 0)
+        return _Block(address, place, size, rows_below, _indirect_size(file, heap, rows_below), 0)
     if not heap.filters:
         return _Block(address, place, size, 0, size, 0)
     at += width
@@ -311,7 +318,7 @@ def _child(file: FileContext, heap: _Heap, block: _Block, data: bytes, number: i
 
 
 def _extract_objects(
-    file: FileContext, heap: _Heap, block: _Block, data: bytes, wanted: _WantedObjects, out: list[bytes]
+    file: FileContext, heap: _Heap, block: _Block, data: bytes, objects: _WantedObjects, out: list[bytes]
 ) -> None:
     """Cut objects out of a direct block (III.F, "Fractal Heap Direct Block")."""
     if heap.filters:
@@ -324,14 +331,14 @@ def _extract_objects(
         verify_checksum(
             file, data[:at] + bytes(4) + data[at + 4 :] + data[at : at + 4], block.address, "fractal heap direct block"
         )
-    for start, length, number in wanted:
+    for start, length, number in objects:
         at = start - block.start
         if at < 0 or at + length > len(data):
             file.fail("does not hold an object that should be there", block.address, "fractal heap direct block")
         out[number] = data[at : at + length]
 
 
-def _read_huge(file: FileContext, heap: _Heap, wanted: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
+def _read_huge(file: FileContext, heap: _Heap, objects: list[tuple[int, bytes]], out: list[bytes]) -> Walk[None]:
     """Read objects that are too large for a block.
 
     The id holds the address, or the key to a B-tree that does.
@@ -341,7 +348,7 @@ def _read_huge(file: FileContext, heap: _Heap, wanted: list[tuple[int, bytes]], 
     direct = heap.id_length - 1 >= width + length + more
     places: list[tuple[int, int, int, int, int]] = []
     if direct:
-        for number, key in wanted:
+        for number, key in objects:
             address, size = int.from_bytes(key[1 : 1 + width], "little"), key[1 + width : 1 + width + length]
             at = 1 + width + length
             mask = int.from_bytes(key[at : at + 4], "little") if more else 0
@@ -350,7 +357,7 @@ def _read_huge(file: FileContext, heap: _Heap, wanted: list[tuple[int, bytes]], 
     else:
         records = yield from read_records(file, heap.huge_tree, (1, 2))
         by_key = {record[width + length + more :]: record for record in records}
-        for number, key in wanted:
+        for number, key in objects:
             found = by_key.get(key[1 : 1 + length].ljust(length, b"\0"))
             if found is None:
                 file.fail("has no huge object of that id", heap.address, "fractal heap")

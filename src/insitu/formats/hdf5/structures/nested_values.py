@@ -44,9 +44,9 @@ def read_elements(file: FileContext, attribute: Attribute) -> Walk[npt.NDArray[A
         values = decode_elements(element, stored, lookup)
         if not lookup.missing:
             break
-        wanted = sorted(lookup.missing)
-        found = yield Parallel([heap_collection(file, address) for address in wanted])
-        heaps.update(zip(wanted, found, strict=True))
+        missing = sorted(lookup.missing)
+        found = yield Parallel([heap_collection(file, address) for address in missing])
+        heaps.update(zip(missing, found, strict=True))
     else:
         file.fail(f"{attribute.name!r} is nested more than {DEPTH_LIMIT} levels deep", 0, "attribute")
     return values

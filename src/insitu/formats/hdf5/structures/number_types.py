@@ -45,8 +45,8 @@ def fixed_point(size: int, bits: int, properties: bytes, *, signed: bool) -> tup
     dtype = np.dtype(f"{'>' if bits & 1 else '<'}{'i' if signed else 'u'}{width}")
     if whole and width == size:
         return dtype, None
-    told = {"size": size, "big": bool(bits & 1), "offset": offset, "precision": precision, "signed": signed}
-    return dtype, tuple(told.items())
+    fields = {"size": size, "big": bool(bits & 1), "offset": offset, "precision": precision, "signed": signed}
+    return dtype, tuple(fields.items())
 
 
 def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[Any], NumberLayout | None]:
@@ -71,10 +71,10 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     implied, sign = bits >> 4 & 3, bits >> 8 & 0xFF
     if name and offset == 0 and order in (0, 1) and implied == 2 and sign == 8 * size - 1:
         return np.dtype(f"{'>' if order else '<'}{name}"), None
-    here = np.finfo(np.longdouble)
+    native_format = np.finfo(np.longdouble)
     native = np.dtype(np.longdouble)
     # A long double is taken where it is this machine's own.
-    own = (form == _EXTENDED and here.nmant == 63) or (form == _QUADRUPLE and here.nmant == 112)
+    own = (form == _EXTENDED and native_format.nmant == 63) or (form == _QUADRUPLE and native_format.nmant == 112)
     if own and native.itemsize == 16 and order == 0 and offset == 0 and np.little_endian:
         return native, None
     # The quadruple of ARM machines fills its 16 bytes, so that NumPy can turn them round (the 80
@@ -82,7 +82,7 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     quadruple = own and form == _QUADRUPLE and implied == 2 and sign == 127
     if quadruple and native.itemsize == 16 and order == 1 and offset == 0 and np.little_endian:
         return native.newbyteorder(">"), None
-    told = {
+    fields = {
         "size": size,
         "big": order == 1,
         "offset": offset,
@@ -102,9 +102,9 @@ def floating_point(size: int, bits: int, properties: bytes) -> tuple[np.dtype[An
     if order == 3:
         if size % 2:
             raise FormatError(f"floats of {size} bytes cannot be in VAX byte order", structure="datatype")
-        told["vax"] = True
-    _check_fields(told, size)
-    return dtype.newbyteorder(">" if order else "<"), tuple(told.items())
+        fields["vax"] = True
+    _check_fields(fields, size)
+    return dtype.newbyteorder(">" if order else "<"), tuple(fields.items())
 
 
 def _smallest_float(size: int, exponent: int, mantissa: int, bias: int) -> np.dtype[Any] | None:
@@ -120,9 +120,9 @@ def _smallest_float(size: int, exponent: int, mantissa: int, bias: int) -> np.dt
     return np.dtype(np.longdouble) if fits and np.little_endian else None
 
 
-def _check_fields(told: dict[str, Any], size: int) -> None:
+def _check_fields(fields: dict[str, Any], size: int) -> None:
     """Raise for fields that are not in the number."""
-    for place, count in (told["exponent"], told["mantissa"], (told["sign"], 1)):
+    for place, count in (fields["exponent"], fields["mantissa"], (fields["sign"], 1)):
         if not count or place + count > 8 * size:
             raise FormatError(
                 f"a field of {count} bits from bit {place} does not fit into a float of {size} bytes",

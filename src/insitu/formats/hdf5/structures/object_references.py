@@ -73,11 +73,13 @@ class ReferenceValue:
         named
             The path of an object by its address.
         """
-        told = _format_references(self.elements, named)
-        if self.datatype.kind in ("reference", "sequence") and not told.dtype.names:
-            texts = [one if isinstance(one, str) else ", ".join(map(str, np.ravel(one))) for one in told.reshape(-1)]
+        formatted = _format_references(self.elements, named)
+        if self.datatype.kind in ("reference", "sequence") and not formatted.dtype.names:
+            texts = [
+                one if isinstance(one, str) else ", ".join(map(str, np.ravel(one))) for one in formatted.reshape(-1)
+            ]
             return texts[0] if len(texts) == 1 else texts
-        return told.reshape(-1)[0] if self.scalar else told
+        return formatted.reshape(-1)[0] if self.scalar else formatted
 
 
 def read_references(file: FileContext, attribute: Attribute) -> Walk[ReferenceValue]:
@@ -98,9 +100,9 @@ def read_references(file: FileContext, attribute: Attribute) -> Walk[ReferenceVa
         return None
 
     _replace_references(datatype, elements, collect_region)
-    wanted = [raw for raw in regions if int.from_bytes(raw[: file.offset_size], "little") not in (0, file.undefined)]
-    found = yield from read_heap_values(file, [_heap_record(file, raw) for raw in wanted])
-    regions.update({raw: _resolve_region(file, data) for raw, data in zip(wanted, found, strict=True)})
+    defined = [raw for raw in regions if int.from_bytes(raw[: file.offset_size], "little") not in (0, file.undefined)]
+    found = yield from read_heap_values(file, [_heap_record(file, raw) for raw in defined])
+    regions.update({raw: _resolve_region(file, data) for raw, data in zip(defined, found, strict=True)})
 
     def resolve(raw: bytes, note: str) -> ResolvedReference:
         if note == "object" and len(raw) == file.offset_size:
@@ -132,14 +134,14 @@ def _format_selection(data: bytes, at: int) -> str:
     """A selection in the words of Python."""
     if int.from_bytes(data[at : at + 4], "little") == 1:
         return _format_points(data, at + 4)
-    picked, _ = parse_selection(data, at)
-    if picked.kind == "all":
+    selection, _ = parse_selection(data, at)
+    if selection.kind == "all":
         return "..."
-    if picked.kind == "none":
+    if selection.kind == "none":
         return ""
-    if picked.kind == "lines":
-        return ", ".join(map(_format_line, picked.lines))
-    return _join_limited([", ".join(f"{a}:{b}" for a, b in zip(*box, strict=True)) for box in picked.boxes], "] [")
+    if selection.kind == "lines":
+        return ", ".join(map(_format_line, selection.lines))
+    return _join_limited([", ".join(f"{a}:{b}" for a, b in zip(*box, strict=True)) for box in selection.boxes], "] [")
 
 
 def _format_line(line: AxisHyperslab) -> str:
@@ -191,13 +193,15 @@ def _replace_references(
         )
     if not datatype.has_references:
         return values
-    made = {
+    replaced = {
         name: _replace_references(member, values[name], one) if member.has_references else values[name]
         for name, _, _, member in datatype.parts
     }
-    fields: list[Any] = [(name, part.dtype.newbyteorder("="), part.shape[values.ndim :]) for name, part in made.items()]
+    fields: list[Any] = [
+        (name, part.dtype.newbyteorder("="), part.shape[values.ndim :]) for name, part in replaced.items()
+    ]
     out = np.empty(values.shape, fields)
-    for name, part in made.items():
+    for name, part in replaced.items():
         out[name] = part
     return out
 
@@ -230,10 +234,10 @@ def _format_references(values: npt.NDArray[Any], named: PathLookup) -> npt.NDArr
         return out
     if values.dtype != object:
         return values
-    told: list[Any] = []
+    texts: list[Any] = []
     for item in values.reshape(-1):
         if isinstance(item, ResolvedReference):
-            told.append(item.text(named))
+            texts.append(item.text(named))
         else:
-            told.append(_format_references(item, named) if isinstance(item, np.ndarray) else item)
-    return _object_array(told, values.shape)
+            texts.append(_format_references(item, named) if isinstance(item, np.ndarray) else item)
+    return _object_array(texts, values.shape)

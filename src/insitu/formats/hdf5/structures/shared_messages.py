@@ -40,15 +40,15 @@ def read_shared(file: FileContext, kind: int, body: bytes, depth: int = 0) -> Wa
         What stands in its place.
     """
     check_length(body, 2, "shared message")
-    version, where = body[0], body[1]
+    version, location = body[0], body[1]
     width = file.offset_size
     if version == 1:  # two bytes, six reserved, and a symbol table entry: name offset, address
-        at, where = 8 + file.length_size, 0
+        at, location = 8 + file.length_size, 0
     elif version in (2, 3):
         at = 2
     else:
         file.fail(f"has version {version}", 0, "shared message")
-    if version == 3 and where == 1:
+    if version == 3 and location == 1:
         found = yield from read_shared_in_heap(file, kind, (body[at : at + 8],))
         return found[0]
     if at + width > len(body) or depth > DEPTH_LIMIT:

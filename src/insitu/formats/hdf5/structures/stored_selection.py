@@ -152,13 +152,13 @@ class StoredSelection:
             )
         corners: list[npt.NDArray[np.int64]] = [np.zeros((0, rank), np.int64)]
         lengths: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
-        for first, behind in boxes:
-            extent = [e - s for s, e in zip(first[:-1], behind[:-1], strict=True)]
+        for first, box_end in boxes:
+            extent = [e - s for s, e in zip(first[:-1], box_end[:-1], strict=True)]
             leading = np.indices(extent, np.int64).reshape(rank - 1, -1) if rank > 1 else np.zeros((0, 1), np.int64)
             count = leading.shape[1]
             rows = np.concatenate([leading, np.zeros((1, count), np.int64)]).T + np.array(first, np.int64)
             corners.append(rows)
-            lengths.append(np.full(count, behind[-1] - first[-1], np.int64))
+            lengths.append(np.full(count, box_end[-1] - first[-1], np.int64))
         places, sizes = np.concatenate(corners), np.concatenate(lengths)
         order = np.lexsort(places.T[::-1])
         return places[order], sizes[order]
@@ -202,15 +202,15 @@ def parse_selection(data: bytes, at: int) -> tuple[StoredSelection, int]:
     boxes = []
     for box in range(count):
         first = tuple(numbers[2 * rank * box : 2 * rank * box + rank])
-        behind = tuple(n + 1 for n in numbers[2 * rank * box + rank : 2 * rank * (box + 1)])
-        if any(a >= b for a, b in zip(first, behind, strict=True)):
+        box_end = tuple(n + 1 for n in numbers[2 * rank * box + rank : 2 * rank * (box + 1)])
+        if any(a >= b for a, b in zip(first, box_end, strict=True)):
             raise FormatError("the selection ends before it begins", structure="selection")
-        boxes.append((first, behind))
+        boxes.append((first, box_end))
     end = at + 2 * rank * count * width
     if count == 1:
-        first, behind = boxes[0]
+        first, box_end = boxes[0]
         return StoredSelection(
-            "lines", tuple(AxisHyperslab(a, b - a, 1, b - a) for a, b in zip(first, behind, strict=True))
+            "lines", tuple(AxisHyperslab(a, b - a, 1, b - a) for a, b in zip(first, box_end, strict=True))
         ), end
     return (StoredSelection("boxes", (), tuple(boxes)) if count else StoredSelection("none")), end
 

@@ -202,10 +202,10 @@ def complex_integers(configuration: Configuration, form: BufferSpec) -> DecodeSt
     if part.kind not in "iu" or form.dtype is None or form.dtype.kind != "c":
         raise CodecError(f"pairs of {part} cannot become {form.dtype}")
     dtype, count = form.dtype, form.count
-    real = np.dtype(f"f{dtype.itemsize // 2}")
+    component_dtype = np.dtype(f"f{dtype.itemsize // 2}")
 
     def run(data: Data, out: Octets | None) -> Data:
-        return as_octets(data).view(part).astype(real).view(dtype)
+        return as_octets(data).view(part).astype(component_dtype).view(dtype)
 
     return DecodeStep(
         "complex_integers", run, BufferSpec(2 * count * part.itemsize, form.exact, np.dtype((part, (2,))), None)

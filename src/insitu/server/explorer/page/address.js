@@ -1,12 +1,63 @@
 // The state of the page, kept in the address after `#`: a link shows the same picture. No token is ever part of it.
 
+/**
+ * Rows and columns that are shown, ends exclusive: `[y0, y1, x0, x1]`.
+ *
+ * @typedef {[number, number, number, number]} Box
+ */
+
+/**
+ * What the page shows. Every entry is left out where it is as usual.
+ *
+ * @typedef {object} State
+ * @property {string} [folder] folder that is listed
+ * @property {string} [search] part of the names that are listed
+ * @property {string} [url] archive that is open
+ * @property {string} [group] path of the group that is shown
+ * @property {string} [variable] path of the variable that is shown
+ * @property {string} [view] tab of the variable's page: `chunks`, `attributes`
+ * @property {Record<string, number>} [index] position along each dimension that is not drawn
+ * @property {string} [y] dimension of the vertical axis
+ * @property {string} [x] dimension of the horizontal axis
+ * @property {Box} [box]
+ * @property {string} [statistic]
+ * @property {string[]} [over] dimensions that the statistic reduces
+ * @property {[number, number]} [point] chosen element: row and column of the variable
+ * @property {string} [line] dimension of the line plot
+ * @property {string} [map] colour map
+ * @property {string} [reversed]
+ * @property {string} [log]
+ * @property {number} [low] limits of the colours
+ * @property {number} [high]
+ * @property {string} [axes] `index` for element indices
+ * @property {string} [sampling]
+ * @property {string} [flip] `down` or `up`: where the rows run
+ * @property {number} [start] first row of a table
+ * @property {string} [colour] what chunks are coloured by
+ * @property {string} [chunk_y] sides and box of the picture of chunks
+ * @property {string} [chunk_x]
+ * @property {Box} [chunk_box]
+ * @property {Record<string, number>} [cell] position of the chosen chunk
+ */
+
+/**
+ * Entries of a state to set; null removes one.
+ *
+ * @typedef {{ [Key in keyof State]?: State[Key] | null }} Changes
+ */
+
 const JSON_KEYS = new Set(["index", "box", "point", "over", "chunk_box", "cell"]);
 const NUMBER_KEYS = new Set(["low", "high", "start"]);
-const listeners = [];
-let shown = "";
+
+/** Listeners, and the part after `#` that they know; null before the first. */
+const address = {
+  listeners: /** @type {((state: State) => void)[]} */ ([]),
+  lastHash: /** @type {string | null} */ (null),
+};
 
 /** Return the state that the address holds. */
 export function readState() {
+  /** @type {Record<string, any>} */
   const state = {};
   for (const part of location.hash.slice(1).split("&")) {
     try {
@@ -21,13 +72,21 @@ export function readState() {
   return checkShapes(state);
 }
 
+/** @param {string} text */
 function finite(text) {
   const number = Number(text);
   if (!Number.isFinite(number)) throw new RangeError(text);
   return number;
 }
 
+/**
+ * Return a state without entries of a wrong shape, which people may have typed.
+ *
+ * @param {Record<string, any>} state
+ * @returns {State}
+ */
 function checkShapes(state) {
+  /** @type {(list: unknown, count: number) => boolean} */
   const integers = (list, count) => Array.isArray(list) && list.length === count && list.every(Number.isInteger);
   for (const key of ["box", "chunk_box"]) if (state[key] && !integers(state[key], 4)) delete state[key];
   if (state.point && !integers(state.point, 2)) delete state.point;
@@ -41,7 +100,11 @@ function checkShapes(state) {
   return state;
 }
 
-/** Return the part after `#` of a link to a state. */
+/**
+ * Return the part after `#` of a link to a state.
+ *
+ * @param {Changes} state
+ */
 export function formatState(state) {
   const parts = Object.entries(state)
     .filter(([, value]) => value !== null && value !== undefined && value !== "")
@@ -52,29 +115,41 @@ export function formatState(state) {
   return `#${parts.join("&")}`;
 }
 
-/** Put changes into the address and tell the listeners. `replace`: no new step for the back button. */
+/**
+ * Put changes into the address and tell the listeners.
+ *
+ * @param {Changes} changes
+ * @param {object} [options]
+ * @param {boolean} [options.replace] no new step for the back button
+ * @param {boolean} [options.fresh] forget the state before
+ */
 export function changeState(changes, { replace = false, fresh = false } = {}) {
   const hash = formatState(fresh ? changes : { ...readState(), ...changes });
   history[replace ? "replaceState" : "pushState"](null, "", hash);
-  tell();
+  notify();
 }
 
-/** Call a function with the state now, and whenever it changes. */
+/**
+ * Call a function with the state whenever it changes.
+ *
+ * @param {(state: State) => void} listener
+ */
 export function followState(listener) {
-  listeners.push(listener);
+  address.listeners.push(listener);
 }
 
-function tell() {
-  if (location.hash === shown) return;
-  shown = location.hash;
+// The browser reports one step back by two events: what is known already is not shown again.
+function notify() {
+  if (location.hash === address.lastHash) return;
+  address.lastHash = location.hash;
   const state = readState();
-  for (const listener of listeners) listener(state);
+  for (const listener of address.listeners) listener(state);
 }
 
 /** Start to follow the address: links, back button, typing. */
 export function startAddress() {
-  addEventListener("popstate", tell);
-  addEventListener("hashchange", tell);
-  shown = null;
-  tell();
+  addEventListener("popstate", notify);
+  addEventListener("hashchange", notify);
+  address.lastHash = null;
+  notify();
 }

@@ -7,6 +7,11 @@ const TOKEN = "insitu-token";
 
 /** An error answer of the server, or no answer (`status` 0). */
 export class ApiError extends Error {
+  /**
+   * @param {number} status
+   * @param {string} message
+   * @param {unknown[]} causes
+   */
   constructor(status, message, causes = []) {
     super(message);
     this.status = status;
@@ -17,47 +22,78 @@ export class ApiError extends Error {
 /** Return the token of this browser tab, or null. */
 export const token = () => sessionStorage.getItem(TOKEN);
 
-/** Keep a token for as long as the tab is open; null forgets it. */
+/**
+ * Keep a token for as long as the tab is open; null forgets it.
+ *
+ * @param {string | null} text
+ */
 export function keepToken(text) {
   if (text) sessionStorage.setItem(TOKEN, text);
   else sessionStorage.removeItem(TOKEN);
 }
 
-/** Return the address of a route, with what is given of its parameters. */
+/**
+ * Fields of a query; null, undefined and empty texts are left out, objects are sent as JSON.
+ *
+ * @typedef {Record<string, unknown>} Parameters
+ */
+
+/**
+ * Return the address of a route, with what is given of its parameters.
+ *
+ * @param {string} route
+ * @param {Parameters} parameters
+ */
 export function address(route, parameters = {}) {
-  const found = new URL(route, ROOT);
+  const url = new URL(route, ROOT);
   for (const [name, value] of Object.entries(parameters)) {
     if (value === null || value === undefined || value === "") continue;
-    found.searchParams.set(name, typeof value === "object" ? JSON.stringify(value) : String(value));
+    url.searchParams.set(name, typeof value === "object" ? JSON.stringify(value) : String(value));
   }
-  return found;
+  return url;
 }
 
+/** @type {((problem: ApiError) => void)[]} */
 const followers = [];
 
-/** Call a function with every error that concerns the whole page: no answer (status 0), a wrong token (401). */
+/**
+ * Call a function with every error that concerns the whole page: no answer (status 0), a wrong token (401).
+ *
+ * @param {(problem: ApiError) => void} follower
+ */
 export function followProblems(follower) {
   followers.push(follower);
 }
 
+/** @param {ApiError} problem */
 function report(problem) {
   if (problem.status === 0 || problem.status === 401) for (const follower of followers) follower(problem);
   return problem;
 }
 
+/** @param {unknown} problem */
+const isAbort = (problem) => problem instanceof DOMException && problem.name === "AbortError";
+
+/**
+ * @param {string} route
+ * @param {Parameters} [parameters]
+ * @param {AbortSignal} [signal]
+ */
 async function ask(route, parameters, signal) {
+  /** @type {Record<string, string>} */
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
   let answer;
   try {
     answer = await fetch(address(route, parameters), { headers, signal });
   } catch (problem) {
-    if (problem.name === "AbortError") throw problem;
+    if (isAbort(problem)) throw problem;
     throw report(new ApiError(0, "The server does not answer. It was stopped, or the network is down."));
   }
   if (answer.ok) return answer;
   throw report(await toError(answer));
 }
 
+/** @param {Response} answer */
 async function toError(answer) {
   try {
     const { error } = await answer.json();
@@ -67,35 +103,67 @@ async function toError(answer) {
   }
 }
 
-async function complete(reading) {
+/**
+ * Return the body of an answer, whose head came: the connection may still break while it is read.
+ *
+ * @template Body
+ * @param {Promise<Body>} reading
+ */
+async function readBody(reading) {
   try {
     return await reading;
   } catch (problem) {
-    if (problem.name === "AbortError") throw problem;
+    if (isAbort(problem)) throw problem;
     throw report(new ApiError(0, "The server's answer breaks off. It was stopped, or the network is down."));
   }
 }
 
-/** Return the JSON answer of a route. */
+/**
+ * Return the JSON answer of a route.
+ *
+ * @param {string} route
+ * @param {Parameters} [parameters]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
 export async function askJson(route, parameters, signal) {
-  return complete((await ask(route, parameters, signal)).json());
+  return readBody((await ask(route, parameters, signal)).json());
 }
 
-/** Return the header and the arrays (by name) of a binary answer. */
+/**
+ * Return the header and the arrays (by name) of a binary answer.
+ *
+ * @param {string} route
+ * @param {Parameters} [parameters]
+ * @param {AbortSignal} [signal]
+ */
 export async function askArrays(route, parameters, signal) {
-  return parseArrays(await complete((await ask(route, parameters, signal)).arrayBuffer()));
+  return parseArrays(await readBody((await ask(route, parameters, signal)).arrayBuffer()));
 }
 
-/** Return a file that the server makes. */
+/**
+ * Return a file that the server makes.
+ *
+ * @param {string} route
+ * @param {Parameters} [parameters]
+ * @param {AbortSignal} [signal]
+ */
 export async function askFile(route, parameters, signal) {
-  return complete((await ask(route, parameters, signal)).blob());
+  return readBody((await ask(route, parameters, signal)).blob());
 }
 
 /** Requests of which only the newest counts: asking again aborts the one before. */
 export class Latest {
+  /** @type {AbortController | null} */
   #controller = null;
 
-  /** Run `work(signal)`; undefined if something newer was asked meanwhile. */
+  /**
+   * Run `work(signal)`; undefined if something newer was asked meanwhile.
+   *
+   * @template Result
+   * @param {(signal: AbortSignal) => Promise<Result>} work
+   * @returns {Promise<Result | undefined>}
+   */
   async run(work) {
     this.stop();
     const controller = (this.#controller = new AbortController());

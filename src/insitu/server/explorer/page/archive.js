@@ -2,14 +2,85 @@
 
 import { askJson } from "./api.js";
 
+/**
+ * @typedef {{ name: string, value: string }} Attribute
+ */
+
+/**
+ * How the values of an array are shown.
+ *
+ * @typedef {"number" | "time" | "bool" | "text" | "other"} Kind
+ */
+
+/**
+ * A variable as the server describes it; `group` is added here.
+ *
+ * @typedef {object} Variable
+ * @property {string} path
+ * @property {string} name
+ * @property {string} group path of its group; the root is empty
+ * @property {string[]} dims
+ * @property {number[]} shape
+ * @property {boolean} is_coordinate
+ * @property {Attribute[]} attributes
+ * @property {string | null} long_name
+ * @property {string | null} standard_name
+ * @property {{ y: string, x: string } | null} spatial dimensions that a picture shows
+ * @property {Record<string, string | null>} coordinates path of the coordinate of each dimension
+ * @property {string} dtype
+ * @property {Kind} kind
+ * @property {string | null} units
+ * @property {number[] | null} chunk_shape null where chunks differ
+ * @property {number} chunks
+ * @property {number} tiles
+ * @property {string[]} codecs
+ * @property {number} stored_bytes
+ * @property {number} virtual_bytes
+ * @property {number} files
+ * @property {string | null} unreadable why it cannot be read
+ */
+
+/**
+ * @typedef {object} Group
+ * @property {string} path
+ * @property {Attribute[]} attributes
+ * @property {{ name: string, size: number }[]} dimensions
+ * @property {{ name: string, reason: string }[]} problems variables that cannot be read
+ * @property {Variable[]} variables
+ */
+
+/**
+ * Answer of `api/archive`.
+ *
+ * @typedef {object} ArchiveAnswer
+ * @property {string} url
+ * @property {string[]} urls
+ * @property {string | null} format
+ * @property {number} files
+ * @property {number} stored_bytes
+ * @property {number} virtual_bytes
+ * @property {{ path: string, text: string }[]} notes
+ * @property {Group[]} groups
+ */
+
+/** @param {string | null | undefined} path */
 const clean = (path) => (path ?? "").replace(/^\/+|\/+$/g, "");
 
 /** Groups, variables and totals of one archive. */
 export class Archive {
+  /** @type {Map<string, Variable>} */
   #variables = new Map();
 
+  /** @param {ArchiveAnswer} answer */
   constructor(answer) {
-    Object.assign(this, answer);
+    this.url = answer.url;
+    this.urls = answer.urls;
+    this.format = answer.format;
+    this.files = answer.files;
+    this.stored_bytes = answer.stored_bytes;
+    this.virtual_bytes = answer.virtual_bytes;
+    this.notes = answer.notes;
+    this.groups = answer.groups;
     for (const group of this.groups) {
       for (const variable of group.variables) {
         variable.group = clean(group.path);
@@ -18,12 +89,20 @@ export class Archive {
     }
   }
 
-  /** Return the variable at a path, or undefined. */
+  /**
+   * Return the variable at a path, or undefined.
+   *
+   * @param {string | null | undefined} path
+   */
   variable(path) {
     return path === null || path === undefined ? undefined : this.#variables.get(clean(path));
   }
 
-  /** Return the group at a path, or undefined. */
+  /**
+   * Return the group at a path, or undefined.
+   *
+   * @param {string} path
+   */
   group(path) {
     return this.groups.find((group) => clean(group.path) === clean(path));
   }
@@ -31,6 +110,8 @@ export class Archive {
   /** Return the variable to show first: one that makes a picture, with the most values. */
   get firstVariable() {
     const readable = [...this.#variables.values()].filter(({ unreadable }) => !unreadable);
+    // What counts most comes first: each answer outweighs all that follow it.
+    /** @param {Variable} variable */
     const weight = (variable) =>
       [
         variable.spatial ? 1 : 0,
@@ -38,20 +119,31 @@ export class Archive {
         variable.dims.length >= 2 ? 1 : 0,
         ["number", "bool"].includes(variable.kind) ? 1 : 0,
         isBounds(variable.name) ? 0 : 1,
-      ].reduce((sum, part) => 2 * sum + part, 0);
+      ].reduce((/** @type {number} */ sum, part) => 2 * sum + part, 0);
+    /** @type {Variable | undefined} */
     let best;
     for (const variable of readable) {
-      const heavier = best === undefined || weight(variable) > weight(best);
-      if (heavier || (weight(variable) === weight(best) && variable.virtual_bytes > 4 * best.virtual_bytes))
+      if (best === undefined) {
         best = variable;
+        continue;
+      }
+      const [own, other] = [weight(variable), weight(best)];
+      // The first one of a file is usually the one that it is about, unless another is much larger.
+      if (own > other || (own === other && variable.virtual_bytes > 4 * best.virtual_bytes)) best = variable;
     }
     return best;
   }
 }
 
+/** @param {string} name */
 const isBounds = (name) => /(_bnds|_bounds|_vertices|_mask)$/.test(name);
 
-/** Return the archive at a URL. */
+/**
+ * Return the archive at a URL.
+ *
+ * @param {string} url
+ * @param {AbortSignal} signal
+ */
 export async function openArchive(url, signal) {
   return new Archive(await askJson("archive", { url }, signal));
 }

@@ -4,8 +4,12 @@ import { formatState } from "./address.js";
 import { element } from "./element.js";
 import { formatBytes, plural } from "./format.js";
 
+/** @import { Child } from "./element.js" */
+/** @import { Archive, Group, Variable } from "./archive.js" */
+
 /** Side panel: what the archive is, and its variables as links. */
 export class DatasetTree {
+  /** @param {Archive} archive */
   constructor(archive) {
     this.archive = archive;
     this.filter = element("input", {
@@ -47,8 +51,14 @@ export class DatasetTree {
     );
   }
 
-  /** Return the variables of a group, and its subgroups below them. */
+  /**
+   * Return the variables of a group, and its subgroups below them.
+   *
+   * @param {string} path
+   * @returns {Child[]}
+   */
   #branch(path) {
+    /** @param {Group} group */
     const clean = (group) => group.path.replace(/^\/+|\/+$/g, "");
     const inside = this.archive.groups.filter(
       (group) => clean(group) && clean(group).split("/").slice(0, -1).join("/") === path,
@@ -75,6 +85,7 @@ export class DatasetTree {
     ];
   }
 
+  /** @param {Group} group */
   #variables(group) {
     const links = [...group.variables]
       .sort((one, other) => Number(one.is_coordinate) - Number(other.is_coordinate))
@@ -90,6 +101,7 @@ export class DatasetTree {
     return links.length || problems.length ? element("ul", {}, links, problems) : null;
   }
 
+  /** @param {Variable} variable */
   #variable(variable) {
     const dims = variable.dims.length ? variable.dims.join(" · ") : "scalar";
     return element(
@@ -112,13 +124,19 @@ export class DatasetTree {
   }
 
   #applyFilter() {
-    const wanted = this.filter.value.trim().toLowerCase();
-    for (const item of this.tree.querySelectorAll("li[data-name]")) item.hidden = !item.dataset.name.includes(wanted);
+    const text = this.filter.value.trim().toLowerCase();
+    for (const item of /** @type {NodeListOf<HTMLElement>} */ (this.tree.querySelectorAll("li[data-name]")))
+      item.hidden = !item.dataset.name?.includes(text);
     for (const group of this.tree.querySelectorAll("details"))
-      group.hidden = wanted !== "" && !group.querySelector("li[data-name]:not([hidden])");
+      group.hidden = text !== "" && !group.querySelector("li[data-name]:not([hidden])");
   }
 
-  /** Mark what is shown. */
+  /**
+   * Mark what is shown.
+   *
+   * @param {Variable | undefined} variable
+   * @param {string} group
+   */
   mark(variable, group) {
     for (const link of this.element.querySelectorAll("a")) {
       const isHere = variable
@@ -132,7 +150,11 @@ export class DatasetTree {
   }
 }
 
-/** Return the last part of a path or URL, or the pattern. */
+/**
+ * Return the last part of a path or URL, or the pattern.
+ *
+ * @param {string} url
+ */
 export function shortName(url) {
   const parts = url.split("/").filter(Boolean);
   return parts.slice(/[*?]/.test(parts.at(-1) ?? "") ? -2 : -1).join("/") || url;

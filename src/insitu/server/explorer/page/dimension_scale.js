@@ -3,22 +3,51 @@
 import { scaleLinear, scaleUtc } from "./vendor/plotting.js";
 import { formatLabel, tickFormat } from "./format.js";
 
+/** @import { Axis } from "d3-axis" */
+/** @import { NumberValue, ScaleLinear, ScaleTime } from "d3-scale" */
+/** @import { Kind } from "./archive.js" */
+/** @import { Numbers } from "./binary.js" */
+
+/**
+ * The header's description of a side of a picture.
+ *
+ * @typedef {object} Side
+ * @property {string} dim
+ * @property {Kind | "index"} kind `index`: there is no coordinate
+ * @property {string | null} units
+ * @property {string} name
+ * @property {string[] | null} labels texts of the cells where the coordinate has no numbers
+ */
+
+/**
+ * What a picture needs to know of a side.
+ *
+ * @typedef {DimensionScale | IndexScale} CellScale
+ */
+
 /** How one dimension of a picture is drawn. Rows and columns are `cells`; `first` and `end` are element indices. */
 export class DimensionScale {
   /**
-   * @param side      the header's description of the side: {dim, kind, units, name, labels}
-   * @param positions coordinate of each cell
-   * @param first     element index where the picture begins
-   * @param end       element index where it ends (exclusive)
-   * @param step      elements for each cell
-   * @param byIndex   draw by element index also where there are coordinates
+   * @param {Side} side
+   * @param {Numbers} positions coordinate of each cell
+   * @param {number} first element index where the picture begins
+   * @param {number} end element index where it ends (exclusive)
+   * @param {number} step elements for each cell
+   * @param {boolean} byIndex draw by element index also where there are coordinates
    */
   constructor(side, positions, first, end, step, byIndex) {
-    Object.assign(this, { side, positions, first, end, step });
+    this.side = side;
+    this.positions = positions;
+    this.first = first;
+    this.end = end;
+    this.step = step;
     this.count = positions.length;
+    // Where coordinates repeat or turn back (a day line, a swath), no axis could place them.
     this.byIndex = byIndex || Boolean(side.labels) || side.kind === "index" || !isMonotonic(positions);
     this.edges = this.byIndex ? this.#indexEdges() : coordinateEdges(positions);
     this.rising = this.edges[this.count] > this.edges[0];
+    /** @type {ScaleLinear<number, number> | ScaleTime<number, number>} */
+    this.scale = scaleLinear();
   }
 
   #indexEdges() {
@@ -27,13 +56,17 @@ export class DimensionScale {
     );
   }
 
-  /** Place the scale on the screen, from `begin` (where the smallest coordinate lies) to `stop`. */
+  /**
+   * Place the scale on the screen, from `begin` (where the smallest coordinate lies) to `stop`.
+   *
+   * @param {number} begin
+   * @param {number} stop
+   */
   place(begin, stop) {
     const ends = [this.edges[0], this.edges[this.count]];
     if (!this.rising) ends.reverse();
     const isTime = this.side.kind === "time" && !this.byIndex;
-    this.scale = (isTime ? scaleUtc() : scaleLinear()).domain(ends).range([begin, stop]);
-    return this;
+    this.scale = isTime ? scaleUtc(ends, [begin, stop]) : scaleLinear(ends, [begin, stop]);
   }
 
   /** Return the length of the shown range in units of the coordinate. */
@@ -41,11 +74,20 @@ export class DimensionScale {
     return Math.abs(this.edges[this.count] - this.edges[0]);
   }
 
-  /** Return the cell at a place on the screen. */
+  /**
+   * Return the cell at a place on the screen.
+   *
+   * @param {number} pixel
+   */
   cellAt(pixel) {
     return this.#search(Number(this.scale.invert(pixel)));
   }
 
+  /**
+   * Return the cell that a coordinate lies in; cells need not have one size, so that it is searched, not computed.
+   *
+   * @param {number} position
+   */
   #search(position) {
     let [low, high] = [0, this.count - 1];
     while (low < high) {
@@ -57,7 +99,11 @@ export class DimensionScale {
     return low;
   }
 
-  /** Return the cell for each of `length` pixels of a canvas, from its left or upper end. */
+  /**
+   * Return the cell for each of `length` pixels of a canvas, from its left or upper end.
+   *
+   * @param {number} length
+   */
   cellsOfPixels(length) {
     return Int32Array.from({ length }, (_, pixel) => this.cellAt(((pixel + 0.5) * this.span) / length));
   }
@@ -68,29 +114,51 @@ export class DimensionScale {
     return Math.abs(stop - begin);
   }
 
-  /** Return the element index that a cell stands for: its middle. */
+  /**
+   * Return the element index that a cell stands for: its middle.
+   *
+   * @param {number} cell
+   */
   indexOfCell(cell) {
     return Math.min(this.end - 1, this.first + Math.floor((cell + 0.5) * this.step));
   }
 
-  /** Return the cell that holds an element, or -1 outside of the picture. */
+  /**
+   * Return the cell that holds an element, or -1 outside of the picture.
+   *
+   * @param {number} index
+   */
   cellOfIndex(index) {
     if (index < this.first || index >= this.end) return -1;
     return Math.min(this.count - 1, Math.floor((index - this.first) / this.step));
   }
 
-  /** Return element indices `[first, end)` of cells `from` to `to` (inclusive). */
+  /**
+   * Return element indices `[first, end)` of cells `from` to `to` (inclusive).
+   *
+   * @param {number} from
+   * @param {number} to
+   * @returns {[number, number]}
+   */
   rangeOfCells(from, to) {
     const begin = this.first + Math.floor(from * this.step);
     return [begin, Math.max(begin + 1, Math.min(this.end, this.first + Math.ceil((to + 1) * this.step)))];
   }
 
-  /** Return the screen pixel in the middle of a cell. */
+  /**
+   * Return the screen pixel in the middle of a cell.
+   *
+   * @param {number} cell
+   */
   pixelOfCell(cell) {
     return this.scale((this.edges[cell] + this.edges[cell + 1]) / 2);
   }
 
-  /** Return the label of a cell: its coordinate with units, or its index. */
+  /**
+   * Return the label of a cell: its coordinate with units, or its index.
+   *
+   * @param {number} cell
+   */
   labelOfCell(cell) {
     if (this.side.labels) return String(this.side.labels[cell]);
     if (this.side.kind === "index") return String(this.indexOfCell(cell));
@@ -113,17 +181,24 @@ export class DimensionScale {
     return units && units !== "1" && !/^degrees?_?(north|east|N|E)$/.test(units) ? `${name} (${units})` : name;
   }
 
-  /** Put ticks and their texts on a d3 axis. */
+  /**
+   * Put ticks and their texts on a d3 axis.
+   *
+   * @param {Axis<NumberValue | Date>} axis
+   * @param {number} pixelsApart
+   */
   decorate(axis, pixelsApart) {
     const count = Math.max(2, Math.floor(this.span / pixelsApart));
-    axis.scale(this.scale).tickSizeOuter(0);
-    if (this.side.labels) return axis.tickValues(this.#labelTicks(count)).tickFormat((at) => this.#labelAt(at));
+    axis.tickSizeOuter(0);
+    if (this.side.labels) return axis.tickValues(this.#labelTicks(count)).tickFormat((at) => this.#labelAt(Number(at)));
     axis.ticks(count);
     if (this.side.kind === "time" && !this.byIndex) return axis;
     if (this.byIndex) return axis.tickValues(this.scale.ticks(count).filter(Number.isInteger)).tickFormat(String);
-    return axis.tickFormat(this.#coordinateFormat());
+    const format = this.#coordinateFormat();
+    return axis.tickFormat((value) => format(Number(value)));
   }
 
+  /** @returns {(value: number) => string} */
   #coordinateFormat() {
     const text = tickFormat(this.edges[0], this.edges[this.count], 1e9);
     const units = this.side.units ?? "";
@@ -134,27 +209,44 @@ export class DimensionScale {
     return text;
   }
 
+  /** @param {number} count */
   #labelTicks(count) {
     const every = Math.max(1, Math.ceil(this.count / count));
     const cells = Array.from({ length: Math.ceil(this.count / every) }, (_, at) => at * every);
     return cells.map((cell) => (this.edges[cell] + this.edges[cell + 1]) / 2);
   }
 
+  /** @param {number} position */
   #labelAt(position) {
-    const text = String(this.side.labels[this.#search(position)]);
+    const text = String(this.side.labels?.[this.#search(position)]);
     return text.length > 16 ? `${text.slice(0, 15)}…` : text;
   }
 }
 
-/** Scale of one side in element indices, every element a cell: for pictures of chunks. */
+/**
+ * Scale of one side in element indices, every element a cell: for pictures of chunks. It computes what `DimensionScale`
+ * looks up, whose borders of cells would be an array of millions here.
+ */
 export class IndexScale {
+  /**
+   * @param {string | null} dim null: the picture has no such side
+   * @param {number} first
+   * @param {number} end exclusive
+   */
   constructor(dim, first, end) {
-    Object.assign(this, { dim, first, end, count: end - first });
+    this.dim = dim;
+    this.first = first;
+    this.end = end;
+    this.count = end - first;
+    this.scale = scaleLinear();
   }
 
+  /**
+   * @param {number} begin
+   * @param {number} stop
+   */
   place(begin, stop) {
-    this.scale = scaleLinear().domain([this.first, this.end]).range([begin, stop]);
-    return this;
+    this.scale = scaleLinear([this.first, this.end], [begin, stop]);
   }
 
   get span() {
@@ -162,22 +254,31 @@ export class IndexScale {
     return Math.abs(stop - begin);
   }
 
+  /** @param {number} pixel */
   cellAt(pixel) {
     return Math.max(0, Math.min(this.count - 1, Math.floor(this.scale.invert(pixel)) - this.first));
   }
 
+  /** @param {number} cell */
   indexOfCell(cell) {
     return this.first + cell;
   }
 
+  /** @param {number} index */
   cellOfIndex(index) {
     return index >= this.first && index < this.end ? index - this.first : -1;
   }
 
+  /**
+   * @param {number} from
+   * @param {number} to
+   * @returns {[number, number]}
+   */
   rangeOfCells(from, to) {
     return [this.first + from, this.first + to + 1];
   }
 
+  /** @param {number} cell */
   pixelOfCell(cell) {
     return this.scale(this.first + cell + 0.5);
   }
@@ -194,16 +295,20 @@ export class IndexScale {
     return this.dim ? `${this.dim} (index)` : "";
   }
 
+  /**
+   * @param {Axis<NumberValue | Date>} axis
+   * @param {number} pixelsApart
+   */
   decorate(axis, pixelsApart) {
     const ticks = this.scale.ticks(Math.max(2, Math.floor(this.span / pixelsApart))).filter(Number.isInteger);
     return axis
-      .scale(this.scale)
       .tickSizeOuter(0)
       .tickValues(this.dim ? ticks : [])
       .tickFormat(String);
   }
 }
 
+/** @param {Numbers} positions */
 function isMonotonic(positions) {
   if (positions.length === 0 || !positions.every(Number.isFinite)) return false;
   if (positions.length === 1) return true;
@@ -214,7 +319,11 @@ function isMonotonic(positions) {
   return true;
 }
 
-/** Return the borders between cells: halfway between their coordinates. */
+/**
+ * Return the borders between cells: halfway between their coordinates.
+ *
+ * @param {Numbers} positions
+ */
 function coordinateEdges(positions) {
   const count = positions.length;
   if (count === 1) return Float64Array.of(positions[0] - 0.5, positions[0] + 0.5);
@@ -225,11 +334,17 @@ function coordinateEdges(positions) {
   return edges;
 }
 
-/** Return whether two sides are drawn in one scale: degrees and degrees, metres and metres, pixels and pixels. */
+/**
+ * Return whether two sides are drawn in one scale: degrees and degrees, metres and metres, pixels and pixels.
+ *
+ * @param {DimensionScale} y
+ * @param {DimensionScale} x
+ */
 export function isEqualAspect(y, x) {
   if (y.byIndex !== x.byIndex) return false;
   if (y.byIndex) return !y.side.labels && !x.side.labels && y.side.kind === "index" && x.side.kind === "index";
   if (y.side.kind !== "number" || x.side.kind !== "number") return false;
+  /** @param {Side} side */
   const unit = (side) => (side.units ?? "").replace(/_?(north|east|N|E)$/, "");
   return unit(y.side) !== "" && unit(y.side) === unit(x.side);
 }

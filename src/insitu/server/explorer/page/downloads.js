@@ -1,9 +1,20 @@
 // The shown field as a file: NetCDF and CSV from the server at full resolution, PNG as it is on the screen.
 
 import { askFile } from "./api.js";
+import { contextOf } from "./raster.js";
 import { themeColour } from "./theme.js";
 
-/** Let the browser keep a blob as a file. */
+/** @import { Variable } from "./archive.js" */
+/** @import { Parameters } from "./api.js" */
+/** @import { Picture } from "./picture.js" */
+/** @import { ColourBar } from "./colour_bar.js" */
+
+/**
+ * Let the browser keep a blob as a file.
+ *
+ * @param {Blob} blob
+ * @param {string} name
+ */
 function saveBlob(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
@@ -12,20 +23,41 @@ function saveBlob(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Return a file name made of a variable's path. */
+/**
+ * Return a file name made of a variable's path.
+ *
+ * @param {Variable} variable
+ * @param {string} suffix
+ */
 export function fileName(variable, suffix) {
   return `${variable.path.replace(/^\/+/, "").replaceAll(/[^\w.-]+/g, "_")}.${suffix}`;
 }
 
-/** Download the field that the parameters of a picture describe. */
+/**
+ * Download the field that the parameters of a picture describe.
+ *
+ * @param {"netcdf" | "csv"} format
+ * @param {Parameters} parameters
+ * @param {Variable} variable
+ */
 export async function downloadField(format, parameters, variable) {
   const file = await askFile("download", { ...parameters, format });
   saveBlob(file, fileName(variable, format === "netcdf" ? "nc" : "csv"));
 }
 
-/** Download the picture with axes, colour bar and caption as PNG. */
+/**
+ * Download the picture with axes, colour bar and caption as PNG.
+ *
+ * @param {object} parts
+ * @param {Picture} parts.picture
+ * @param {ColourBar} parts.bar
+ * @param {string} parts.title
+ * @param {string} parts.caption
+ * @param {Variable} parts.variable
+ */
 export async function downloadPicture({ picture, bar, title, caption, variable }) {
-  const density = Math.min(2, devicePixelRatio || 1) < 2 ? 2 : devicePixelRatio;
+  // At least twice the pixels of the screen, for papers and slides.
+  const density = Math.max(2, devicePixelRatio || 1);
   const [main, side] = [picture.axes, bar.element].map((svg) => ({
     width: Number(svg.getAttribute("width")),
     height: Number(svg.getAttribute("height")),
@@ -36,7 +68,7 @@ export async function downloadPicture({ picture, bar, title, caption, variable }
   const height = head + Math.max(main.height, side.height) + 30;
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: width * density, height: height * density });
-  const context = canvas.getContext("2d");
+  const context = contextOf(canvas);
   context.scale(density, density);
   context.fillStyle = themeColour("paper");
   context.fillRect(0, 0, width, height);
@@ -54,13 +86,20 @@ export async function downloadPicture({ picture, bar, title, caption, variable }
   context.fillStyle = themeColour("ink-soft");
   context.font = "12px system-ui, sans-serif";
   context.fillText(caption, 14, height - 12, width - 28);
+  /** @type {Blob | null} */
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  if (!blob) throw new Error("This browser cannot make a picture of this size.");
   saveBlob(blob, fileName(variable, "png"));
 }
 
-/** Return an image of an SVG element; styles of the page are written into the copy. */
+/**
+ * Return an image of an SVG element. Styles of the page are written into the copy: within an image no style sheet of
+ * the page holds.
+ *
+ * @param {SVGSVGElement} svg
+ */
 async function rasterOf(svg) {
-  const copy = svg.cloneNode(true);
+  const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   const [originals, copies] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
   originals.forEach((original, at) => {

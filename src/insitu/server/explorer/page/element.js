@@ -2,38 +2,108 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Return an HTML element with attributes (`on…` functions become listeners, false and null are left out). */
+/**
+ * What lies in an element; null, undefined and false are left out, so that a part can depend on a condition.
+ *
+ * @typedef {Node | string | null | undefined | false | readonly Child[]} Child
+ */
+
+/**
+ * Attributes by name. `on…` functions become listeners; null, undefined and false are left out, true is the empty text.
+ *
+ * @typedef {{ [Name in keyof HTMLElementEventMap as `on${Name}`]?: (event: HTMLElementEventMap[Name]) => unknown }
+ *   & { [name: string]: unknown }} Attributes
+ */
+
+/**
+ * Return an HTML element.
+ *
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} attributes
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
 export function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** Return an SVG element. */
+/**
+ * Return an SVG element.
+ *
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} attributes
+ * @param {...Child} children
+ * @returns {SVGElementTagNameMap[Tag]}
+ */
 export function svgElement(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+/**
+ * @template {Element} Made
+ * @param {Made} made
+ * @param {Attributes} attributes
+ * @param {readonly Child[]} children
+ */
 function fill(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (name === "value") made.value = value;
-    else made.setAttribute(name, value === true ? "" : value);
+    if (typeof value === "function") made.addEventListener(name.slice(2), (event) => value(event));
+    else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  append(made, children);
   return made;
 }
 
-/** Return a `<select>` with `[value, label]` options. */
-export function choice(label, options, chosen, onchange, attributes = {}) {
-  const select = element("select", { "aria-label": label, onchange: () => onchange(select.value), ...attributes });
+/**
+ * @param {Element} parent
+ * @param {readonly Child[]} children
+ */
+function append(parent, children) {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) append(parent, child);
+    else parent.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/**
+ * Return a `<select>`; `onchange(value)` is called when another option is chosen.
+ *
+ * @param {string} label
+ * @param {readonly (readonly [string, string])[]} options value and text of each
+ * @param {string} chosen
+ * @param {(value: string) => void} onchange
+ */
+export function choice(label, options, chosen, onchange) {
+  /** @type {HTMLSelectElement} */
+  const select = element("select", { "aria-label": label, onchange: () => onchange(select.value) });
   setOptions(select, options, chosen);
   return select;
 }
 
-/** Replace the options of a `<select>`. */
+/**
+ * Replace the options of a `<select>`.
+ *
+ * @param {HTMLSelectElement} select
+ * @param {readonly (readonly [string, string])[]} options value and text of each
+ * @param {string} chosen
+ */
 export function setOptions(select, options, chosen) {
   select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
   select.value = chosen;
+}
+
+/**
+ * Return controls with a label before them.
+ *
+ * @param {string} text
+ * @param {...Child} controls
+ */
+export function labelled(text, ...controls) {
+  return element("div", { class: "control" }, element("span", { class: "muted" }, text), ...controls);
 }
 
 const ICONS = {
@@ -47,7 +117,11 @@ const ICONS = {
   home: "M2 8 8 2.5 14 8M4 7v6.5h8V7",
 };
 
-/** Return a small picture for a button or a list entry; screen readers skip it. */
+/**
+ * Return a small picture for a button or a list entry; screen readers skip it.
+ *
+ * @param {keyof typeof ICONS} name
+ */
 export function icon(name) {
   const path = svgElement("path", { d: ICONS[name] });
   return svgElement("svg", { viewBox: "0 0 16 16", class: `icon icon-${name}`, "aria-hidden": "true" }, path);

@@ -1,39 +1,46 @@
 // Take it with you: snippets that give what is on the screen, downloads, a link.
 
 import { element } from "./element.js";
-import { fieldParameters, viewOf } from "./field_view.js";
 import { downloadField } from "./downloads.js";
 import { errorBox } from "./messages.js";
+import { exportedPlane, fieldParameters } from "./plane.js";
 import { commandSnippet, curlSnippet, pythonSnippet, snippetBox, zarrSnippet } from "./snippets.js";
 
-/** Return the view that snippets describe; variables of less than two dimensions are taken whole. */
-function exportedView(variable, state) {
-  if (variable.dims.length >= 2) return viewOf(variable, state);
-  return {
-    variable,
-    y: null,
-    x: variable.dims[0] ?? null,
-    index: {},
-    over: [],
-    statistic: "",
-    box: [0, 1, 0, variable.shape[0] ?? 1],
-  };
-}
+/** @import { State } from "./address.js" */
+/** @import { Archive, Variable } from "./archive.js" */
 
 /** Snippets and downloads of one state. */
 export class ExportView {
-  constructor(archive, variable, server, savePicture) {
-    Object.assign(this, { archive, variable, server, savePicture });
+  /**
+   * @param {Archive} archive
+   * @param {Variable} variable
+   * @param {boolean} needsToken whether the server asks for a token
+   * @param {() => Promise<void>} savePicture downloads the picture as it is on the screen
+   */
+  constructor(archive, variable, needsToken, savePicture) {
+    this.archive = archive;
+    this.variable = variable;
+    this.needsToken = needsToken;
+    this.savePicture = savePicture;
     this.element = element("section", { class: "card export", "aria-label": "Take it with you" });
   }
 
+  /**
+   * Show what gives the picture of a state.
+   *
+   * @param {State} state
+   */
   update(state) {
-    const view = exportedView(this.variable, state);
+    const plane = exportedPlane(this.variable, state);
     const isField = this.variable.dims.length >= 2;
     const parameters = isField
-      ? fieldParameters(this.archive.url, view)
+      ? fieldParameters(this.archive.url, plane)
       : { url: this.archive.url, variable: this.variable.path };
     const problem = element("div", {});
+    /**
+     * @param {string} text
+     * @param {() => Promise<void>} work
+     */
     const save = (text, work) =>
       element(
         "button",
@@ -51,16 +58,17 @@ export class ExportView {
         text,
       );
     const buttons = [
-      isField && this.savePicture ? save("PNG", () => this.savePicture()) : null,
+      isField ? save("PNG", () => this.savePicture()) : null,
       isField ? save("NetCDF", () => downloadField("netcdf", parameters, this.variable)) : null,
       isField ? save("CSV", () => downloadField("csv", parameters, this.variable)) : null,
     ];
+    /** @type {[string, string | null][]} */
     const entries = [
-      ["Python", pythonSnippet(this.archive, view)],
-      ["xarray over /zarr", zarrSnippet(this.archive, view)],
-      ["Command line", commandSnippet(this.archive, view)],
+      ["Python", pythonSnippet(this.archive, plane)],
+      ["xarray over /zarr", zarrSnippet(this.archive, plane)],
+      ["Command line", commandSnippet(this.archive, plane)],
     ];
-    if (isField) entries.push(["curl", curlSnippet(parameters, this.server.needs_token)]);
+    if (isField) entries.push(["curl", curlSnippet(parameters, this.needsToken)]);
     this.element.replaceChildren(
       element(
         "div",

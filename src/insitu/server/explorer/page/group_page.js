@@ -3,10 +3,17 @@
 import { formatState } from "./address.js";
 import { element } from "./element.js";
 import { formatBytes, formatCount, plural } from "./format.js";
+import { stillView } from "./view.js";
 
-/** Return a table of attributes; values are plain text. */
+/** @import { Archive, Attribute, Group, Variable } from "./archive.js" */
+
+/**
+ * Return a table of attributes; values are plain text.
+ *
+ * @param {Attribute[]} attributes
+ */
 export function attributeTable(attributes) {
-  if (!attributes?.length) return element("p", { class: "muted" }, "No attributes.");
+  if (!attributes.length) return element("p", { class: "muted" }, "No attributes.");
   return element(
     "table",
     { class: "attributes" },
@@ -20,75 +27,75 @@ export function attributeTable(attributes) {
   );
 }
 
-/** Overview of one group of an archive. */
-export class GroupPage {
-  constructor(archive, group) {
-    const isRoot = !group.path.replace(/\//g, "");
-    const facts = isRoot
-      ? [
-          ...(archive.format ? [["Format", archive.format]] : []),
-          ["Files", formatCount(archive.files ?? 1)],
-          ["Stored", formatBytes(archive.stored_bytes)],
-          ["As arrays", formatBytes(archive.virtual_bytes)],
-        ]
-      : [];
-    const notes = isRoot
-      ? (archive.notes ?? []).map(({ path, text }) => element("li", {}, element("code", {}, path), ` ${text}`))
-      : [];
-    const problems = (group.problems ?? []).map(({ name, reason }) =>
-      element("li", {}, element("code", {}, name), ` ${reason}`),
-    );
-    this.element = element(
-      "main",
-      { class: "group-page", id: "main" },
-      element("h1", { class: "break" }, isRoot ? archive.url : group.path),
-      element(
-        "dl",
-        { class: "tiles" },
-        facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text ?? "–"))),
-      ),
-      problems.length
-        ? element(
-            "section",
-            { class: "card problems" },
-            element("h3", {}, "What cannot be read"),
-            element("ul", {}, problems),
-          )
-        : null,
-      notes.length ? element("section", { class: "card" }, element("h3", {}, "Notes"), element("ul", {}, notes)) : null,
-      element(
-        "section",
-        { class: "card" },
-        element("h3", {}, plural(group.variables.length, "variable")),
-        variableTable(archive, group.variables),
-      ),
-      group.dimensions?.length
-        ? element(
-            "section",
-            { class: "card" },
-            element("h3", {}, "Dimensions"),
-            element(
-              "p",
-              { class: "dimension-list" },
-              group.dimensions.map(({ name, size }) =>
-                element("span", { class: "pill" }, `${name} ${formatCount(size)}`),
-              ),
+/**
+ * Return the overview of one group of an archive.
+ *
+ * @param {Archive} archive
+ * @param {Group} group
+ */
+export function groupPage(archive, group) {
+  const isRoot = !group.path.replace(/\//g, "");
+  const facts = isRoot
+    ? [
+        ...(archive.format ? [["Format", archive.format]] : []),
+        ["Files", formatCount(archive.files ?? 1)],
+        ["Stored", formatBytes(archive.stored_bytes)],
+        ["As arrays", formatBytes(archive.virtual_bytes)],
+      ]
+    : [];
+  const notes = isRoot
+    ? (archive.notes ?? []).map(({ path, text }) => element("li", {}, element("code", {}, path), ` ${text}`))
+    : [];
+  const problems = (group.problems ?? []).map(({ name, reason }) =>
+    element("li", {}, element("code", {}, name), ` ${reason}`),
+  );
+  const main = element(
+    "main",
+    { class: "group-page", id: "main" },
+    element("h1", { class: "break" }, isRoot ? archive.url : group.path),
+    element(
+      "dl",
+      { class: "tiles" },
+      facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text ?? "–"))),
+    ),
+    problems.length
+      ? element(
+          "section",
+          { class: "card problems" },
+          element("h3", {}, "What cannot be read"),
+          element("ul", {}, problems),
+        )
+      : null,
+    notes.length ? element("section", { class: "card" }, element("h3", {}, "Notes"), element("ul", {}, notes)) : null,
+    element(
+      "section",
+      { class: "card" },
+      element("h3", {}, plural(group.variables.length, "variable")),
+      variableTable(archive, group.variables),
+    ),
+    group.dimensions?.length
+      ? element(
+          "section",
+          { class: "card" },
+          element("h3", {}, "Dimensions"),
+          element(
+            "p",
+            { class: "dimension-list" },
+            group.dimensions.map(({ name, size }) =>
+              element("span", { class: "pill" }, `${name} ${formatCount(size)}`),
             ),
-          )
-        : null,
-      element("section", { class: "card" }, element("h3", {}, "Attributes"), attributeTable(group.attributes)),
-    );
-  }
-
-  update() {}
-
-  reload() {}
-
-  recolour() {}
-
-  close() {}
+          ),
+        )
+      : null,
+    element("section", { class: "card" }, element("h3", {}, "Attributes"), attributeTable(group.attributes)),
+  );
+  return stillView(main);
 }
 
+/**
+ * @param {Archive} archive
+ * @param {Variable[]} variables
+ */
 function variableTable(archive, variables) {
   const head = ["Name", "Dimensions", "Type", "Units", "Chunks", "Codecs", "Stored", "As array"];
   const rows = variables.map((variable) =>

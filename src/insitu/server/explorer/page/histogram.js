@@ -6,7 +6,32 @@ import { formatCount, formatNumber, joinUnits, tickFormat } from "./format.js";
 
 const [HEIGHT, SIDE, BOTTOM, BINS] = [150, 10, 24, 60];
 
-/** Return counts of finite values in equal bins from `low` to `high`, and how many lie outside. */
+/** @import { ScaleLinear } from "d3-scale" */
+/** @import { Numbers } from "./binary.js" */
+/** @import { Range } from "./colour.js" */
+
+/**
+ * What a histogram shows.
+ *
+ * @typedef {object} Distribution
+ * @property {Numbers} values
+ * @property {Range} range
+ * @property {(value: number) => string} colourOf
+ * @property {number} low limits of the colours
+ * @property {number} high
+ * @property {string} units
+ * @property {number} missing
+ * @property {string} note
+ */
+
+/**
+ * Return counts of finite values in equal bins from `low` to `high`, and how many lie outside.
+ *
+ * @param {Numbers} values
+ * @param {number} low
+ * @param {number} high
+ * @param {number} bins
+ */
 export function countValues(values, low, high, bins = BINS) {
   const counts = new Uint32Array(bins);
   let outside = 0;
@@ -26,6 +51,13 @@ export function countValues(values, low, high, bins = BINS) {
 
 /** Histogram card. */
 export class Histogram {
+  /** @type {Distribution | null} */
+  #distribution = null;
+  #drawnWidth = 0;
+  /** @type {ScaleLinear<number, number> | null} */
+  #scale = null;
+
+  /** @param {(low: number, high: number) => void} onrange called with the range that was drawn */
   constructor(onrange) {
     this.onrange = onrange;
     this.svg = svgElement("svg", { class: "histogram", role: "img" });
@@ -38,35 +70,35 @@ export class Histogram {
       this.text,
     );
     this.#listen();
-    new ResizeObserver(() => this.#shown && this.#width() !== this.#drawnWidth && this.draw(this.#shown)).observe(
-      this.element,
-    );
+    new ResizeObserver(
+      () => this.#distribution && this.#width() !== this.#drawnWidth && this.draw(this.#distribution),
+    ).observe(this.element);
   }
-
-  #shown = null;
-  #drawnWidth = 0;
 
   #width() {
     return Math.max(200, this.element.clientWidth - 28);
   }
 
-  draw(shown) {
-    this.#shown = shown;
-    const { values, range, colourOf, low, high, units, missing, note } = shown;
+  /** @param {Distribution} distribution */
+  draw(distribution) {
+    this.#distribution = distribution;
+    const { values, range, colourOf, low, high, units, missing, note } = distribution;
     const width = (this.#drawnWidth = this.#width());
-    if (!range || range.min === null || range.min === undefined) {
+    const { min, max, low: lowest, high: highest } = range;
+    if (min === null || max === null || lowest === null || highest === null) {
       select(this.svg).attr("height", 0).selectAll("*").remove();
       this.text.textContent = "All values shown are missing.";
       return;
     }
     // A few outliers must not squeeze all others into one bin: at most five times the width of the bulk.
-    const bulk = (range.high - range.low || Math.abs(range.high) * 0.1 || 1) * 2;
-    let [begin, end] = [Math.max(range.min, range.low - bulk), Math.min(range.max, range.high + bulk)];
+    const bulk = (highest - lowest || Math.abs(highest) * 0.1 || 1) * 2;
+    let [begin, end] = [Math.max(min, lowest - bulk), Math.min(max, highest + bulk)];
     if (begin === end) [begin, end] = [begin - 0.5, end + 0.5];
     const { counts, outside, finite, mean } = countValues(values, begin, end);
-    const x = (this.scale = scaleLinear()
+    const x = scaleLinear()
       .domain([begin, end])
-      .range([SIDE, width - SIDE]));
+      .range([SIDE, width - SIDE]);
+    this.#scale = x;
     const top = Math.max(...counts);
     const y = scaleLinear()
       .domain([0, top])
@@ -94,6 +126,7 @@ export class Histogram {
           .attr("y1", 2)
           .attr("y2", HEIGHT - BOTTOM);
     }
+    const format = tickFormat(begin, end);
     root
       .append("g")
       .attr("class", "axis")
@@ -102,9 +135,9 @@ export class Histogram {
         axisBottom(x)
           .ticks(Math.max(2, Math.floor(width / 80)))
           .tickSizeOuter(0)
-          .tickFormat(tickFormat(begin, end)),
+          .tickFormat((value) => format(Number(value))),
       );
-    const spread = `${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), units)}, mean ${formatNumber(mean)}`;
+    const spread = `${formatNumber(min)} to ${joinUnits(formatNumber(max), units)}, mean ${formatNumber(mean)}`;
     this.svg.setAttribute("aria-label", `Histogram of ${finite} values: ${spread}`);
     this.text.textContent =
       `${formatCount(finite)} values${note}: ${spread}` +
@@ -114,10 +147,12 @@ export class Histogram {
   }
 
   #listen() {
+    /** @type {number | null} */
     let start = null;
+    /** @param {PointerEvent} event */
     const at = (event) => event.clientX - this.svg.getBoundingClientRect().left;
     this.svg.addEventListener("pointerdown", (event) => {
-      start = this.scale ? at(event) : null;
+      start = this.#scale ? at(event) : null;
       this.svg.setPointerCapture(event.pointerId);
     });
     this.svg.addEventListener("pointermove", (event) => {
@@ -134,7 +169,9 @@ export class Histogram {
       const ends = start === null ? null : [start, at(event)].sort((one, other) => one - other);
       start = null;
       select(this.svg).selectAll("rect.brush").remove();
-      if (ends && ends[1] - ends[0] > 4) this.onrange(this.scale.invert(ends[0]), this.scale.invert(ends[1]));
+      // A shorter one is a click.
+      if (ends && this.#scale && ends[1] - ends[0] > 4)
+        this.onrange(this.#scale.invert(ends[0]), this.#scale.invert(ends[1]));
     });
   }
 }

@@ -7,16 +7,32 @@ import { errorBox } from "./messages.js";
 import { formatLabel, formatNumber, formatTime, joinUnits } from "./format.js";
 import { themeColour } from "./theme.js";
 
+/** @import { AlignedData, Options, Series } from "uplot" */
+/** @import { Variable } from "./archive.js" */
+/** @import { BinaryAnswer, Numbers } from "./binary.js" */
+/** @import { Side } from "./dimension_scale.js" */
+
 const HEIGHT = 250;
 
-/** Card with a line plot; `ondim(dim)` is called when another dimension is chosen. */
+/** Card with a line plot. */
 export class LinePlot {
   #latest = new Latest();
+  /** @type {uPlot | null} */
   #plot = null;
-  #shown = null;
+  /** @type {string | null} */
+  #shownKey = null;
+  /** @type {(() => void) | null} */
+  #drawAgain = null;
 
+  /**
+   * @param {string} url
+   * @param {Variable} variable
+   * @param {(dim: string) => void} ondim called when another dimension is chosen
+   */
   constructor(url, variable, ondim) {
-    Object.assign(this, { url, variable, ondim });
+    this.url = url;
+    this.variable = variable;
+    this.ondim = ondim;
     this.title = element("h3", {}, "Line plot");
     this.chips = element("div", { class: "chips", role: "group", "aria-label": "Dimension of the line plot" });
     this.body = element("div", { class: "plot" });
@@ -31,7 +47,13 @@ export class LinePlot {
     new ResizeObserver(() => this.#plot?.setSize({ width: this.#width(), height: HEIGHT })).observe(this.body);
   }
 
-  /** Show the line along `dim` through `index` (all dimensions); `where` describes the point. */
+  /**
+   * Show a line.
+   *
+   * @param {string} dim dimension along which it runs
+   * @param {Record<string, number>} index a point that it runs through
+   * @param {string} where describes the point
+   */
   async show(dim, index, where) {
     this.#drawChips(dim);
     this.title.textContent = `Along ${dim}`;
@@ -44,15 +66,16 @@ export class LinePlot {
       points: Math.max(400, this.#width()),
     };
     const key = JSON.stringify(parameters);
-    if (key === this.#shown) return;
+    if (key === this.#shownKey) return;
     this.element.setAttribute("aria-busy", "true");
     try {
       const answer = await this.#latest.run((signal) => askArrays("line", parameters, signal));
       if (!answer) return;
-      this.#shown = key;
-      this.#draw(answer, dim, where, index[dim]);
+      this.#shownKey = key;
+      this.#drawAgain = () => this.#draw(answer, dim, where);
+      this.#drawAgain();
     } catch (problem) {
-      this.#shown = null;
+      this.#shownKey = null;
       this.#clear();
       this.body.replaceChildren(errorBox(problem, () => this.show(dim, index, where)));
     }
@@ -61,15 +84,14 @@ export class LinePlot {
 
   /** Draw again in the colours of the theme. */
   recolour() {
-    if (this.#last) this.#draw(...this.#last);
+    this.#drawAgain?.();
   }
-
-  #last = null;
 
   #width() {
     return Math.max(220, this.body.clientWidth);
   }
 
+  /** @param {string} dim */
   #drawChips(dim) {
     this.chips.replaceChildren(
       ...this.variable.dims.map((name) =>
@@ -87,6 +109,7 @@ export class LinePlot {
     );
   }
 
+  /** @param {number} value */
   #formatValue(value) {
     return this.variable.kind === "time" ? formatTime(value) : joinUnits(formatNumber(value), this.variable.units);
   }
@@ -96,22 +119,33 @@ export class LinePlot {
     this.#plot = null;
   }
 
-  #draw(answer, dim, where, at) {
-    this.#last = [answer, dim, where, at];
+  /**
+   * @param {BinaryAnswer} answer
+   * @param {string} dim
+   * @param {string} where
+   */
+  #draw(answer, dim, where) {
     this.#clear();
     const { header, arrays } = answer;
-    const side = header.position ?? header.x ?? {};
+    /** @type {Side} */
+    const side = header.position;
     const isTime = side.kind === "time";
     const divide = isTime ? 1000 : 1;
     const position = Array.from(arrays.position, (value) => value / divide);
+    // uPlot wants times in seconds, and positions that rise.
     const reversed = position.length > 1 && position[0] > position[position.length - 1];
+    /** @param {Numbers} values */
     const column = (values) => {
       const list = Array.from(values, (value) => (Number.isFinite(value) ? value : null));
       return reversed ? list.reverse() : list;
     };
     if (reversed) position.reverse();
     const line = themeColour("accent");
-    const data = [position, column(arrays.values)];
+    /** @type {(number | null)[][]} */
+    const columns = [position, column(arrays.values)];
+    /** @type {Series["value"]} */
+    const valueText = (_, value, __, at) => (at === null ? "–" : value === null ? "missing" : this.#formatValue(value));
+    /** @type {Series[]} */
     const series = [
       { label: dim, value: (_, value) => (value === null ? "–" : formatLabel(value * divide, side.kind, side.units)) },
       {
@@ -120,17 +154,15 @@ export class LinePlot {
         width: 1.6,
         spanGaps: false,
         points: { show: position.length < 60, size: 5 },
-        value: (_, value, __, at) => (at === null ? "–" : value === null ? "missing" : this.#formatValue(value)),
+        value: valueText,
       },
     ];
+    /** @type {Options["bands"]} */
     const bands = [];
     if (arrays.low && arrays.high) {
-      data.push(column(arrays.high), column(arrays.low));
+      columns.push(column(arrays.high), column(arrays.low));
       const edge = { stroke: "transparent", points: { show: false } };
-      series.push(
-        { ...edge, label: "highest", value: series[1].value },
-        { ...edge, label: "lowest", value: series[1].value },
-      );
+      series.push({ ...edge, label: "highest", value: valueText }, { ...edge, label: "lowest", value: valueText });
       bands.push({ series: [2, 3], fill: `${line}33` });
     }
     const ink = themeColour("ink-soft");
@@ -172,12 +204,10 @@ export class LinePlot {
         ],
         cursor: { drag: { x: true, y: false } },
       },
-      data,
+      /** @type {AlignedData} */ (columns),
       this.body,
     );
-    const thinned = arrays.low
-      ? ` ${header.text_sampling ?? "Each point stands for several values; the band shows their extremes."}`
-      : "";
+    const thinned = arrays.low ? " Each point stands for several values; the band shows their extremes." : "";
     this.text.textContent = `${where}.${thinned} Draw over the plot to enlarge it, double-click for the whole.`;
   }
 }

@@ -6,12 +6,40 @@ import { element, icon } from "./element.js";
 import { formatBytes, plural, shortenTime } from "./format.js";
 import { errorBox, LoadingBar } from "./messages.js";
 
+/** @import { State } from "./address.js" */
+
+/**
+ * One line of a listing.
+ *
+ * @typedef {object} Entry
+ * @property {string} name
+ * @property {string} url
+ * @property {"folder" | "archive"} kind
+ * @property {string | null} format
+ * @property {number | null} bytes
+ * @property {string | null} modified
+ */
+
+/**
+ * Answer of `api/list`.
+ *
+ * @typedef {object} ListAnswer
+ * @property {string | null} folder null: the roots
+ * @property {{ name: string, url: string }[]} parents
+ * @property {Entry[]} entries
+ * @property {boolean} truncated
+ * @property {string | null} combined pattern of the files that may be one dataset
+ */
+
 const TYPING = 250; // ms of quiet before a search begins
 
 /** Page that lists one folder, or what a search found below it. */
 export class Listing {
   #latest = new Latest();
-  #asked = null;
+  /** @type {string | null} */
+  #requestKey = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
 
   constructor() {
     this.loading = new LoadingBar();
@@ -21,8 +49,8 @@ export class Listing {
       placeholder: "Search by name",
       "aria-label": "Search archives by name",
       oninput: () => {
-        clearTimeout(this.timer);
-        this.timer = setTimeout(() => changeState({ search: this.search.value.trim() }, { replace: true }), TYPING);
+        clearTimeout(this.#timer);
+        this.#timer = setTimeout(() => changeState({ search: this.search.value.trim() }, { replace: true }), TYPING);
       },
     });
     this.path = element("nav", { class: "crumbs", "aria-label": "Folder" });
@@ -59,26 +87,35 @@ export class Listing {
     );
   }
 
-  /** Show the folder and the search of a state. */
+  /**
+   * Show the folder and the search of a state.
+   *
+   * @param {State} state
+   */
   async update(state) {
     if (document.activeElement !== this.search) this.search.value = state.search ?? "";
     const parameters = { folder: state.folder, search: state.search };
     const key = JSON.stringify(parameters);
-    if (key === this.#asked) return;
-    this.#asked = key;
+    if (key === this.#requestKey) return;
+    this.#requestKey = key;
     this.loading.show("Listing");
     try {
       const answer = await this.#latest.run((signal) => askJson("list", parameters, signal));
       if (!answer) return;
       this.#draw(answer, state);
     } catch (problem) {
-      this.#asked = null;
+      this.#requestKey = null;
       this.body.replaceChildren(errorBox(problem, () => this.update(state)));
     }
     this.loading.hide();
   }
 
-  #draw({ folder, parents = [], entries, truncated, combined }, state) {
+  /**
+   * @param {ListAnswer} answer
+   * @param {State} state
+   */
+  #draw({ folder, parents, entries, truncated, combined }, state) {
+    /** @type {HTMLElement[]} */
     const crumbs = [element("a", { href: "#" }, icon("home"), "All")];
     for (const parent of parents) crumbs.push(element("a", { href: formatState({ folder: parent.url }) }, parent.name));
     if (folder && folder !== parents.at(-1)?.url)
@@ -97,11 +134,7 @@ export class Listing {
         {},
         element("td", { class: "break" }, link),
         element("td", { class: "muted" }, isFolder ? "folder" : (entry.format ?? "")),
-        element(
-          "td",
-          { class: "right" },
-          entry.bytes === null || entry.bytes === undefined ? "" : formatBytes(entry.bytes),
-        ),
+        element("td", { class: "right" }, entry.bytes === null ? "" : formatBytes(entry.bytes)),
         element("td", { class: "muted when" }, formatModified(entry.modified)),
       );
     });
@@ -142,12 +175,6 @@ export class Listing {
     );
   }
 
-  /** Ask again. */
-  reload(state) {
-    this.#asked = null;
-    return this.update(state);
-  }
-
   recolour() {}
 
   close() {
@@ -155,8 +182,7 @@ export class Listing {
   }
 }
 
+/** @param {string | null} modified */
 function formatModified(modified) {
-  if (modified === null || modified === undefined) return "";
-  const text = typeof modified === "number" ? new Date(modified * 1000).toISOString() : String(modified);
-  return shortenTime(text.replace(/\+00:00$/, "").replace(/\.\d+/, "")).slice(0, 16);
+  return modified === null ? "" : shortenTime(modified).slice(0, 16);
 }

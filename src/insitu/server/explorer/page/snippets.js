@@ -3,115 +3,168 @@
 import { address } from "./api.js";
 import { element } from "./element.js";
 
+/** @import { Archive } from "./archive.js" */
+/** @import { Parameters } from "./api.js" */
+/** @import { Plane } from "./plane.js" */
+
+/**
+ * How one dimension is selected: a position, or a range that may be the whole dimension.
+ *
+ * @typedef {{ dim: string, at: number } | { dim: string, slice: [number, number], isWhole: boolean }} Selector
+ */
+
+/** @param {string} text */
 const python = (text) => JSON.stringify(text);
+/** @param {string} text */
 const shell = (text) => (/^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+/** @param {string} url */
 const isPattern = (url) => /[*?[]/.test(url) || (url.endsWith("/") && !/\.(zarr|insitu|icechunk|parq)\/$/.test(url));
 
-/** The selection of a picture: `{variable, y, x, index, box, statistic, over}` as Python's isel and CLI slices. */
+/**
+ * Return how each dimension of a plane is selected.
+ *
+ * @param {Plane} plane
+ * @returns {Selector[]}
+ */
 function selectors({ variable, y, x, index, box, over }) {
   return variable.dims.map((dim, at) => {
     const size = variable.shape[at];
-    const side = dim === y ? [box[0], box[1]] : dim === x ? [box[2], box[3]] : null;
-    if (side) return { dim, slice: side, whole: side[0] === 0 && side[1] === size };
-    if (over.includes(dim)) return { dim, slice: [0, size], whole: true };
+    const [first, end] = dim === y ? [box[0], box[1]] : dim === x ? [box[2], box[3]] : [0, size];
+    if (dim === y || dim === x || over.includes(dim))
+      return { dim, slice: [first, end], isWhole: first === 0 && end === size };
     return { dim, at: index[dim] ?? 0 };
   });
 }
 
-const keyword = (name) => /^[A-Za-z_]\w*$/.test(name);
+/** @param {string} name */
+const isKeyword = (name) => /^[A-Za-z_]\w*$/.test(name);
 
-function isel(view) {
-  const parts = selectors(view)
-    .filter(({ whole }) => !whole)
-    .map(({ dim, at, slice }) => [dim, slice ? `slice(${slice[0]}, ${slice[1]})` : String(at)]);
+/** @param {Plane} plane */
+function isel(plane) {
+  const parts = selectors(plane)
+    .filter((selector) => "at" in selector || !selector.isWhole)
+    .map((selector) => [
+      selector.dim,
+      "at" in selector ? String(selector.at) : `slice(${selector.slice[0]}, ${selector.slice[1]})`,
+    ]);
   if (!parts.length) return "";
-  if (parts.every(([dim]) => keyword(dim))) return `.isel(${parts.map(([dim, text]) => `${dim}=${text}`).join(", ")})`;
+  if (parts.every(([dim]) => isKeyword(dim)))
+    return `.isel(${parts.map(([dim, text]) => `${dim}=${text}`).join(", ")})`;
   return `.isel({${parts.map(([dim, text]) => `${python(dim)}: ${text}`).join(", ")}})`;
 }
 
-function steps(view) {
-  const { variable, y, x, statistic, over } = view;
+/** @param {Plane} plane */
+function steps(plane) {
+  const { variable, y, x, statistic, over } = plane;
   const reduced = over.length
     ? `.${statistic}(${over.length === 1 ? python(over[0]) : `[${over.map(python).join(", ")}]`})`
     : "";
   const order = variable.dims.filter((dim) => dim === y || dim === x);
   const turned = y && x && order[0] !== y ? `.transpose(${python(y)}, ${python(x)})` : "";
-  return `${isel(view)}${reduced}${turned}`;
+  return `${isel(plane)}${reduced}${turned}`;
 }
 
-/** Return Python code that makes `field`. */
-export function pythonSnippet(archive, view) {
+/**
+ * Return Python code that makes `field`.
+ *
+ * @param {Archive} archive
+ * @param {Plane} plane
+ */
+export function pythonSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
   const many = urls.length > 1 || isPattern(urls[0]);
   const what = urls.length > 1 ? `[${urls.map(python).join(", ")}]` : python(urls[0]);
-  const group = view.variable.group ? `, group=${python(view.variable.group)}` : "";
-  return `import insitu\n\nds = insitu.${many ? "open_mfdataset" : "open_dataset"}(${what}${group})\nfield = ds[${python(view.variable.name)}]${steps(view)}\n`;
+  const group = plane.variable.group ? `, group=${python(plane.variable.group)}` : "";
+  return `import insitu\n\nds = insitu.${many ? "open_mfdataset" : "open_dataset"}(${what}${group})\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
 }
 
-/** Return code that reads the same by any Zarr client, over the server's /zarr; null where it has no one address. */
-export function zarrSnippet(archive, view) {
+/**
+ * Return code that reads the same by any Zarr client, over the server's /zarr; null where it has no one address.
+ *
+ * @param {Archive} archive
+ * @param {Plane} plane
+ */
+export function zarrSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
   if (urls.length > 1 || (isPattern(urls[0]) && urls[0].endsWith("/"))) return null;
   const path = urls[0].replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
   const store = new URL(`../../zarr/${path}!/`, import.meta.url).href;
-  const group = view.variable.group ? `, group=${python(view.variable.group)}` : "";
-  return `import xarray as xr\n\nds = xr.open_zarr(${python(store)}${group})\nfield = ds[${python(view.variable.name)}]${steps(view)}\n`;
+  const group = plane.variable.group ? `, group=${python(plane.variable.group)}` : "";
+  return `import xarray as xr\n\nds = xr.open_zarr(${python(store)}${group})\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
 }
 
-/** Return a command that writes or prints the same. */
-export function commandSnippet(archive, view) {
+/**
+ * Return a command that writes or prints the same; null for several archives.
+ *
+ * @param {Archive} archive
+ * @param {Plane} plane
+ */
+export function commandSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
   if (urls.length > 1) return null;
-  const { variable, statistic, over } = view;
-  const cut = selectors(view)
-    .map(({ at, slice, whole }) => (whole ? ":" : slice ? `${slice[0]}:${slice[1]}` : String(at)))
+  const { variable, statistic, over } = plane;
+  const cut = selectors(plane)
+    .map((selector) => {
+      if ("at" in selector) return String(selector.at);
+      return selector.isWhole ? ":" : `${selector.slice[0]}:${selector.slice[1]}`;
+    })
     .join(", ");
   const path = shell(variable.dims.length ? `${variable.path}[${cut}]` : variable.path);
   if (!over.length) return `insitu read ${shell(urls[0])} ${path} -o field.nc\n`;
   return `insitu reduce ${shell(urls[0])} ${path} ${statistic} ${over.map((dim) => `--dim ${shell(dim)}`).join(" ")}\n`;
 }
 
-/** Return a curl command that downloads the field as NetCDF. The token stays in a variable of the shell. */
+/**
+ * Return a curl command that downloads the field as NetCDF. The token stays in a variable of the shell.
+ *
+ * @param {Parameters} parameters
+ * @param {boolean} needsToken
+ */
 export function curlSnippet(parameters, needsToken) {
   const header = needsToken ? ` -H "Authorization: Bearer $INSITU_TOKEN"` : "";
   return `curl -f${header} -o field.nc ${shell(address("download", { ...parameters, format: "netcdf" }).href)}\n`;
 }
 
-/** Return a box with tabs of snippets, each with a button that copies it. */
+/**
+ * Return a box with tabs of snippets, each with a button that copies it.
+ *
+ * @param {[string, string | null][]} entries name and text of each; one without a text is left out
+ */
 export function snippetBox(entries) {
   const code = element("code", {});
-  const shown = entries.filter(([, text]) => text);
   const copy = element(
     "button",
     {
       type: "button",
       class: "copy",
       onclick: async () => {
-        await copyText(code.textContent);
+        await copyText(code.textContent ?? "");
         copy.textContent = "Copied";
         setTimeout(() => (copy.textContent = "Copy"), 1500);
       },
     },
     "Copy",
   );
-  const tabs = shown.map(([name, text]) =>
+  const snippets = entries.flatMap(([name, text]) => (text === null ? [] : [{ name, text }]));
+  const tabs = snippets.map((snippet) =>
     element(
       "button",
       {
         type: "button",
         class: "chip",
         "aria-pressed": "false",
-        "data-snippet": name,
-        onclick: () => choose(name, text),
+        "data-snippet": snippet.name,
+        onclick: () => choose(snippet),
       },
-      name,
+      snippet.name,
     ),
   );
-  const choose = (name, text) => {
+  /** @param {{ name: string, text: string }} snippet */
+  const choose = ({ name, text }) => {
     code.textContent = text;
     for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.textContent === name));
   };
-  choose(...shown[0]);
+  choose(snippets[0]);
   return element(
     "div",
     { class: "snippets" },
@@ -125,8 +178,11 @@ export function snippetBox(entries) {
   );
 }
 
+/** @param {string} text */
 async function copyText(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  // TypeScript believes that every page has one.
+  const clipboard = /** @type {Clipboard | undefined} */ (navigator.clipboard);
+  if (clipboard) return clipboard.writeText(text);
   // Pages that came over plain HTTP from another machine have no clipboard: select and copy as by hand.
   const area = element("textarea", { class: "visually-hidden" });
   area.value = text;

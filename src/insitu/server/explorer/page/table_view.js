@@ -7,12 +7,27 @@ import { formatCount } from "./format.js";
 
 const COUNT = 200;
 
+/** @import { Variable } from "./archive.js" */
+
+/**
+ * Answer of `api/table`.
+ *
+ * @typedef {{ columns: string[], rows: string[][], start: number, total: number }} TableAnswer
+ */
+
 /** Table of values, page by page. `onstart(start)` is called when another page is wanted. */
 export class TableView {
   #latest = new Latest();
 
+  /**
+   * @param {string} url
+   * @param {Variable} variable
+   * @param {(start: number) => void} onstart
+   */
   constructor(url, variable, onstart) {
-    Object.assign(this, { url, variable, onstart });
+    this.url = url;
+    this.variable = variable;
+    this.onstart = onstart;
     this.element = element("section", { class: "card wide", "aria-label": "Values" });
   }
 
@@ -29,6 +44,7 @@ export class TableView {
     this.element.setAttribute("aria-busy", "false");
   }
 
+  /** @param {TableAnswer} answer */
   #draw({ columns, rows, start, total }) {
     if (this.variable.dims.length === 0) {
       const value = rows[0]?.at(-1) ?? "–";
@@ -49,6 +65,10 @@ export class TableView {
         ),
       ),
     );
+    /**
+     * @param {number} by
+     * @param {string} text
+     */
     const step = (by, text) =>
       element(
         "button",

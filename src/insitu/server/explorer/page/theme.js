@@ -3,7 +3,13 @@
 const KEY = "insitu-theme";
 const ORDER = ["auto", "light", "dark"];
 
-const kept = () => (ORDER.includes(localStorage.getItem(KEY)) ? localStorage.getItem(KEY) : "auto");
+/** @type {Record<string, string>} */
+const NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
+
+const chosenTheme = () => {
+  const name = localStorage.getItem(KEY) ?? "";
+  return ORDER.includes(name) ? name : "auto";
+};
 
 /** Return whether the page is dark now. */
 export function isDark() {
@@ -11,23 +17,33 @@ export function isDark() {
   return theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
-/** Return the value of a colour of the style sheet. */
+/**
+ * Return the value of a colour of the style sheet.
+ *
+ * @param {string} name
+ */
 export function themeColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** Let a button go through the themes; `changed` is called when colours differ. */
-export function startTheme(button, changed) {
+/**
+ * Let a button go through the themes.
+ *
+ * @param {HTMLElement} button
+ * @param {() => void} onchange called when colours differ
+ */
+export function startTheme(button, onchange) {
   const show = () => {
-    document.documentElement.dataset.theme = kept();
-    button.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[kept()];
-    button.setAttribute("aria-label", `Colours: ${kept()}. Press to change.`);
+    const theme = chosenTheme();
+    document.documentElement.dataset.theme = theme;
+    button.textContent = NAMES[theme];
+    button.setAttribute("aria-label", `Colours: ${theme}. Press to change.`);
   };
   show();
   button.addEventListener("click", () => {
-    localStorage.setItem(KEY, ORDER[(ORDER.indexOf(kept()) + 1) % ORDER.length]);
+    localStorage.setItem(KEY, ORDER[(ORDER.indexOf(chosenTheme()) + 1) % ORDER.length]);
     show();
-    changed();
+    onchange();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", onchange);
 }

@@ -3,15 +3,13 @@
 import { keepToken, token } from "./api.js";
 import { element } from "./element.js";
 
-let open = null;
-
-/** Ask for a token; resolves when one was entered. `message` says why. */
+/**
+ * Ask for a token; resolves when one was entered.
+ *
+ * @param {string} message why it is asked for
+ * @returns {Promise<void>}
+ */
 export function askToken(message) {
-  if (open) {
-    open.note.textContent = message;
-    return open.done;
-  }
-  const note = element("p", { class: "note", role: "alert" }, message);
   const input = element("input", {
     type: "password",
     id: "token",
@@ -23,7 +21,7 @@ export function askToken(message) {
     "form",
     { method: "dialog" },
     element("h2", {}, "This server asks for a token"),
-    note,
+    element("p", { class: "note", role: "alert" }, message),
     element("label", { for: "token" }, "Token"),
     input,
     element("p", { class: "muted small-text" }, "It stays in this tab until you close it, and is not part of links."),
@@ -31,19 +29,16 @@ export function askToken(message) {
   );
   const dialog = element("dialog", { class: "dialog", "aria-label": "Token" }, form);
   document.body.append(dialog);
-  const done = new Promise((resolve) => {
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  return new Promise((resolve) => {
     form.addEventListener("submit", () => {
       keepToken(input.value.trim());
-      open = null;
       dialog.remove();
       resolve();
     });
+    dialog.showModal();
+    input.focus();
   });
-  dialog.addEventListener("cancel", (event) => event.preventDefault());
-  open = { note, done };
-  dialog.showModal();
-  input.focus();
-  return done;
 }
 
 /** Return a button that forgets the token; hidden while there is none. */
@@ -52,7 +47,7 @@ export function forgetButton() {
     "button",
     {
       type: "button",
-      class: "quiet",
+      class: "quiet forget",
       hidden: !token(),
       onclick: () => {
         keepToken(null);

@@ -9,6 +9,11 @@ import { FieldView } from "./field_view.js";
 import { formatBytes, formatCount, plural } from "./format.js";
 import { attributeTable } from "./group_page.js";
 import { VectorView } from "./vector_view.js";
+import { stillView } from "./view.js";
+
+/** @import { State } from "./address.js" */
+/** @import { Archive, Variable } from "./archive.js" */
+/** @import { View } from "./view.js" */
 
 const TABS = [
   ["values", "Values"],
@@ -16,7 +21,11 @@ const TABS = [
   ["attributes", "Attributes"],
 ];
 
-/** Return whether a variable is drawn as a picture. */
+/**
+ * Return whether a variable is drawn as a picture.
+ *
+ * @param {Variable} variable
+ */
 const isPicture = (variable) =>
   variable.dims.length >= 2 &&
   ["number", "time", "bool"].includes(variable.kind) &&
@@ -24,8 +33,19 @@ const isPicture = (variable) =>
 
 /** Page of one variable. */
 export class VariablePage {
-  constructor(archive, variable, server) {
-    Object.assign(this, { archive, variable, server });
+  /** @type {View | null} */
+  #view = null;
+  /** @type {string | null} */
+  #shownTab = null;
+
+  /**
+   * @param {Archive} archive
+   * @param {Variable} variable
+   * @param {boolean} needsToken whether the server asks for a token
+   */
+  constructor(archive, variable, needsToken) {
+    this.archive = archive;
+    this.variable = variable;
     this.tabs = TABS.map(([name, text]) =>
       element(
         "button",
@@ -36,13 +56,13 @@ export class VariablePage {
           "aria-controls": "panel",
           "data-tab": name,
           onclick: () => changeState({ view: name === "values" ? null : name }),
-          onkeydown: (event) => this.#moveTab(event),
+          onkeydown: (event) => this.#moveTab(name, event),
         },
         text,
       ),
     );
     this.panel = element("div", { id: "panel", role: "tabpanel", tabindex: "-1" });
-    this.export = new ExportView(archive, variable, server, () => this.#savePicture());
+    this.export = new ExportView(archive, variable, needsToken, () => this.#savePicture());
     this.element = element(
       "main",
       { class: "variable-page", id: "main" },
@@ -85,42 +105,55 @@ export class VariablePage {
     );
   }
 
-  #moveTab(event) {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  /**
+   * @param {string} name tab that has the focus
+   * @param {KeyboardEvent} event
+   */
+  #moveTab(name, event) {
+    const by = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
     if (!by) return;
-    const next = this.tabs[(this.tabs.indexOf(event.currentTarget) + by + this.tabs.length) % this.tabs.length];
+    const at = TABS.findIndex(([tab]) => tab === name);
+    const next = this.tabs[(at + by + this.tabs.length) % this.tabs.length];
     next.focus();
     next.click();
   }
 
-  /** Show a state. */
+  /**
+   * Show a state.
+   *
+   * @param {State} state
+   */
   update(state) {
-    const name = TABS.some(([tab]) => tab === state.view) ? state.view : "values";
+    const [name] = TABS.find(([tab]) => tab === state.view) ?? TABS[0];
     for (const tab of this.tabs) {
       const isHere = tab.dataset.tab === name;
       tab.setAttribute("aria-selected", String(isHere));
       tab.tabIndex = isHere ? 0 : -1;
     }
-    if (name !== this.shown) {
-      this.view?.close();
-      this.shown = name;
-      this.view = this.#make(name);
+    if (name !== this.#shownTab || !this.#view) {
+      this.#view?.close();
+      this.#shownTab = name;
+      this.#view = this.#make(name);
       this.panel.setAttribute("aria-labelledby", `tab-${name}`);
-      this.panel.replaceChildren(this.view.element);
+      this.panel.replaceChildren(this.#view.element);
     }
     this.export.element.hidden = name !== "values" || Boolean(this.variable.unreadable);
     if (!this.export.element.hidden) this.export.update(state);
-    return this.view.update(state);
+    return this.#view.update(state);
   }
 
+  /**
+   * @param {string} name
+   * @returns {View}
+   */
   #make(name) {
     const { archive, variable } = this;
     if (name === "attributes")
-      return still(
+      return stillView(
         element("section", { class: "card" }, element("h3", {}, "Attributes"), attributeTable(variable.attributes)),
       );
     if (variable.unreadable)
-      return still(
+      return stillView(
         element(
           "div",
           { class: "error-box", role: "alert" },
@@ -133,31 +166,30 @@ export class VariablePage {
   }
 
   async #savePicture() {
-    const view = this.view;
+    const view = this.#view;
+    if (!(view instanceof FieldView)) throw new Error(`There is no picture of ${this.variable.name}.`);
     const { variable } = this;
     await downloadPicture({
       picture: view.picture,
       bar: view.bar,
       title: variable.long_name || variable.name,
-      caption: view.caption.textContent.split(". Draw")[0],
+      caption: (view.caption.textContent ?? "").split(". Draw")[0],
       variable,
     });
   }
 
+  /** Ask again. */
   reload() {
-    return this.view?.reload();
+    return this.#view?.reload();
   }
 
+  /** Draw again, in the colours of the theme. */
   recolour() {
-    this.view?.recolour();
+    this.#view?.recolour();
   }
 
+  /** Stop what is under way. */
   close() {
-    this.view?.close();
+    this.#view?.close();
   }
-}
-
-/** Return a view that never changes. */
-function still(shown) {
-  return { element: shown, update() {}, reload() {}, recolour() {}, close() {} };
 }

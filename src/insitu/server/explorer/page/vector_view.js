@@ -5,8 +5,18 @@ import { element } from "./element.js";
 import { LinePlot } from "./line_plot.js";
 import { TableView } from "./table_view.js";
 
+/** @import { State } from "./address.js" */
+/** @import { Archive, Variable } from "./archive.js" */
+
 /** Line plot and table. */
 export class VectorView {
+  /** @type {State} */
+  #state = {};
+
+  /**
+   * @param {Archive} archive
+   * @param {Variable} variable
+   */
   constructor(archive, variable) {
     this.variable = variable;
     const hasLine =
@@ -16,16 +26,23 @@ export class VectorView {
     this.element = element("div", { class: "cards" }, this.line?.element ?? null, this.table.element);
   }
 
+  /**
+   * Show a state.
+   *
+   * @param {State} state
+   */
   async update(state) {
-    this.state = state;
+    this.#state = state;
     this.line?.show(this.variable.dims[0], {}, `All ${this.variable.shape[0]} values`);
     await this.table.show(Math.max(0, state.start ?? 0));
   }
 
+  /** Ask again. */
   reload() {
-    return this.update(this.state);
+    return this.update(this.#state);
   }
 
+  /** Draw again, in the colours of the theme. */
   recolour() {
     this.line?.recolour();
   }

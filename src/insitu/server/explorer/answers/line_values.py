@@ -24,7 +24,7 @@ __all__ = ["prepare_line"]
 BUDGET_BYTES = 1 << 30
 """Bytes that the chunks along one line may decode to; of a longer line, every n-th value is read."""
 MAX_POINTS = 20_000
-HELD_BYTES = 64 << 20
+CHUNK_BYTES = 64 << 20
 """Bytes that are counted for the chunks that are decoded at a time."""
 
 
@@ -50,6 +50,7 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
         key = tuple(slice(0, size, step) if name == dim else index[name] for name in array.dims)
         return Selection.of(key, array.shape)
 
+    # Steps within a chunk save nothing: only those beyond the length of a chunk leave chunks out.
     step = 1
     while step < size and estimate_read(array, selection(step)).decoded > BUDGET_BYTES:
         step *= 2
@@ -57,18 +58,18 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
 
     def work(context: ReadContext) -> ApiAnswer:
         numbers = to_number_array(read_array(array, chosen, replace(context, name=path)))
-        arrays, many = thin_line(numbers, points)
+        arrays, bin_size = thin_line(numbers, points)
         count = len(arrays["values"])
-        begin = np.arange(count) * many
-        centres = (begin + np.minimum(begin + many, len(numbers)) - 1) / 2 * step
+        begin = np.arange(count) * bin_size
+        centres = (begin + np.minimum(begin + bin_size, len(numbers)) - 1) / 2 * step
         side, position = describe_side(archive, path, dim, centres, context)
         header = {
             "shape": [count],
             "position": side,
             "size": size,
             "sampling": {
-                "method": "mean" if many > 1 else "all" if step == 1 else "nearest",
-                "step": step * many,
+                "method": "mean" if bin_size > 1 else "all" if step == 1 else "nearest",
+                "step": step * bin_size,
                 "share": len(numbers) / size,
             },
             "range": value_range(arrays["values"]),
@@ -81,7 +82,7 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
         return binary_answer(header, {**arrays, "position": position})
 
     values = len(range(0, size, step)) * max(array.dtype.itemsize, 8)
-    return ApiTask(work, cost=HELD_BYTES + 6 * values)
+    return ApiTask(work, cost=CHUNK_BYTES + 6 * values)
 
 
 def thin_line(numbers: npt.NDArray[Any], points: int) -> tuple[dict[str, npt.NDArray[Any]], int]:
@@ -91,19 +92,19 @@ def thin_line(numbers: npt.NDArray[Any], points: int) -> tuple[dict[str, npt.NDA
 
     Examples
     --------
-    >>> arrays, many = thin_line(np.array([1.0, 3.0, np.nan, 5.0, 7.0]), 3)
-    >>> arrays["values"].tolist(), arrays["low"].tolist(), many
+    >>> arrays, bin_size = thin_line(np.array([1.0, 3.0, np.nan, 5.0, 7.0]), 3)
+    >>> arrays["values"].tolist(), arrays["low"].tolist(), bin_size
     ([2.0, 5.0, 7.0], [1.0, 5.0, 7.0], 2)
     """
-    many = max(-(-len(numbers) // points), 1)
-    if many == 1:
+    bin_size = max(-(-len(numbers) // points), 1)
+    if bin_size == 1:
         return {"values": numbers}, 1
-    starts = np.arange(0, len(numbers), many)
-    there = np.isfinite(numbers)
+    starts = np.arange(0, len(numbers), bin_size)
+    is_finite = np.isfinite(numbers)
+    sums = np.add.reduceat(np.where(is_finite, numbers, 0), starts, dtype=np.float64)
+    counts = np.add.reduceat(is_finite, starts, dtype=np.int64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.add.reduceat(np.where(there, numbers, 0), starts, dtype=np.float64) / np.add.reduceat(
-            there, starts, dtype=np.int64
-        )
-    low = np.fmin.reduceat(np.where(there, numbers, np.nan), starts)
-    high = np.fmax.reduceat(np.where(there, numbers, np.nan), starts)
-    return {"values": means.astype(numbers.dtype), "low": low, "high": high}, many
+        means = sums / counts
+    low = np.fmin.reduceat(np.where(is_finite, numbers, np.nan), starts)
+    high = np.fmax.reduceat(np.where(is_finite, numbers, np.nan), starts)
+    return {"values": means.astype(numbers.dtype), "low": low, "high": high}, bin_size

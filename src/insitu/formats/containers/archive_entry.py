@@ -1,6 +1,6 @@
-"""A member of an archive, and the source that shows its bytes as a file of its own.
+"""An entry of an archive, and the source that shows its bytes as a file of its own.
 
-An uncompressed member is a name and a range of bytes. `MemberSource` shows that range as a source.
+An uncompressed entry is a name and a range of bytes. `EntrySource` shows that range as a source.
 What a scan finds in it is moved back to where it lies in the archive (`shift_offsets`).
 """
 
@@ -17,10 +17,10 @@ from insitu.errors import UnsupportedError
 from insitu.model import Codec, Columns, Encoding, SparseTable, Tile, VirtualArray, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range, WrappedSource
 
-__all__ = ["ArchiveMember", "MemberSource", "member_path", "shift_offsets"]
+__all__ = ["ArchiveEntry", "EntrySource", "entry_path", "shift_offsets"]
 
 
-class ArchiveMember(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """A file in an archive."""
 
     name: str
@@ -33,32 +33,32 @@ class ArchiveMember(NamedTuple):
     """Offset of the local header."""
 
 
-def member_path(name: str) -> str:
-    """Return a member's name as a path that does not lead out of the archive.
+def entry_path(name: str) -> str:
+    """Return an entry's name as a path that does not lead out of the archive.
 
     Examples
     --------
-    >>> member_path("./runs//../jan.nc")
+    >>> entry_path("./runs//../jan.nc")
     'runs/jan.nc'
     """
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
-class MemberSource(WrappedSource):
+class EntrySource(WrappedSource):
     """A range of a source, seen as a source of its own."""
 
-    def __init__(self, source: ByteSource, member: ArchiveMember) -> None:
+    def __init__(self, source: ByteSource, entry: ArchiveEntry) -> None:
         super().__init__(source)
-        self.member = member
+        self.entry = entry
 
     @property
     def url(self) -> str:
-        """URL of the archive and name of the member."""
-        return f"{self.source.url}::{self.member.name}"
+        """URL of the archive and name of the entry."""
+        return f"{self.source.url}::{self.entry.name}"
 
     def size(self) -> int:
-        """Bytes in the member."""
-        return self.member.length
+        """Bytes in the entry."""
+        return self.entry.length
 
     def read(self, offset: int, length: int) -> bytes:
         """One range."""
@@ -66,18 +66,18 @@ class MemberSource(WrappedSource):
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Many ranges."""
-        return self.source.read_many([self._to_archive_range(*wanted) for wanted in ranges])
+        return self.source.read_many([self._to_archive_range(*one) for one in ranges])
 
     def _to_archive_range(self, offset: int, length: int) -> Range:
-        offset = min(offset, self.member.length)
-        return self.member.offset + offset, max(min(length, self.member.length - offset), 0)
+        offset = min(offset, self.entry.length)
+        return self.entry.offset + offset, max(min(length, self.entry.length - offset), 0)
 
     def close(self) -> None:
         """Do nothing: the archive belongs to the caller."""
 
 
 def shift_offsets(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
-    """Return what was found in a member with offsets that count from the beginning of the archive,
+    """Return what was found in an entry with offsets that count from the beginning of the archive,
     whose URL is `own`.
     """
     return replace(
@@ -105,9 +105,6 @@ def _shift_tile(tile: Tile, offset: int, own: str) -> Tile:
         return replace(tile, encodings=encodings)
     if elsewhere:
         raise UnsupportedError("the data lies partly in an archive and partly outside, which is not supported")
-    if isinstance(chunks, SparseTable):
-        places = chunks.offset.astype(np.int64) + offset
-        return replace(tile, encodings=encodings, chunks=replace(chunks, offset=places))
     if (chunks.source < 0).all():
         return replace(tile, encodings=encodings)
     places = np.where(chunks.source >= 0, chunks.offset.astype(np.int64) + offset, chunks.offset)
@@ -117,7 +114,7 @@ def _shift_tile(tile: Tile, offset: int, own: str) -> Tile:
 def _shift_encoding(encoding: Encoding, offset: int) -> Encoding:
     """Shift the addresses that chunks hold (HDF5 values of varying length).
 
-    They count from the beginning of the member.
+    They count from the beginning of the entry.
     """
     if not any(codec.name in OUTSIDE_VALUES for codec in encoding.codecs):
         return encoding
@@ -127,5 +124,5 @@ def _shift_encoding(encoding: Encoding, offset: int) -> Encoding:
 def _shift_codec(codec: Codec, offset: int) -> Codec:
     if codec.name not in OUTSIDE_VALUES:
         return codec
-    said: dict[str, Any] = dict(codec.configuration)
-    return Codec(codec.name, {**said, "base_address": int(said.get("base_address", 0)) + offset})
+    configuration: dict[str, Any] = dict(codec.configuration)
+    return Codec(codec.name, {**configuration, "base_address": int(configuration.get("base_address", 0)) + offset})

@@ -1,4 +1,4 @@
-"""The routes `chunks` and `chunk` of the explorer's API: the picture of an array's chunks, and one of them.
+"""`api/chunks` and `api/chunk`: the picture of an array's chunks, and one of them.
 
 The cells of a plane are kept between requests, because a slider or a zoom asks for the same ones
 again, and a saved archive would have to page millions of rows in anew.
@@ -40,7 +40,7 @@ __all__ = ["chunk_routes"]
 
 logger = logging.getLogger("insitu.serve")
 
-KEPT_BYTES = 192 << 20
+PLANE_CACHE_BYTES = 192 << 20
 """Size of the cache of planes: two of ten million chunks."""
 LEAST_PLANE_BYTES = 1 << 20
 """What a plane counts at least: it keeps the chunk tables of its array alive."""
@@ -58,7 +58,7 @@ BLOCK_BYTES = 128 << 20
 
 def chunk_routes(worker: Worker) -> list[BaseRoute]:
     """Return the routes `chunks` and `chunk`."""
-    planes: LruCache[str, ChunkPlane] = LruCache(KEPT_BYTES, _plane_bytes, min_items=1)
+    planes: LruCache[str, ChunkPlane] = LruCache(PLANE_CACHE_BYTES, _plane_bytes, min_items=1)
     return [
         archive_route(worker, "chunks", lambda request: _prepare_picture(request, planes)),
         archive_route(worker, "chunk", _prepare_cell),
@@ -84,9 +84,9 @@ def _prepare_picture(request: ArchiveRequest, planes: LruCache[str, ChunkPlane])
 
     def draw(_: Any) -> ApiAnswer:
         known = _with_known_states(archive, path)
-        numbering = archive.kept.get(f"chunk numbers of {path}")
+        numbering = archive.memo.get(f"chunk numbers of {path}")
         if numbering is None:
-            numbering = archive.kept[f"chunk numbers of {path}"] = Numbering.of(known)
+            numbering = archive.memo[f"chunk numbers of {path}"] = Numbering.of(known)
         key = repr((archive.url, archive.version, path, plane_dims, index))
         plane = planes.get_or_load(key, lambda: ChunkPlane.of(known, plane_dims, index, numbering))
         picture = draw_chunks(plane, colour, query.box(*plane.shape), rows, columns)
@@ -100,8 +100,8 @@ def _with_known_states(archive: OpenedArchive, path: str) -> VirtualArray:
     Zarr store are named by a rule, and only a listing says which of them exist.
     """
     array = archive.array(path)
-    kept = f"listed chunks of {path}"
-    if kept not in archive.kept:
+    key = f"listed chunks of {path}"
+    if key not in archive.memo:
         computed = [tile for tile in array.tiles if is_computed_object(tile.chunks)]
         cells = sum(math.prod(tile.chunks.shape) for tile in computed)
         can_list = all(scheme_of(tile.chunks.sources[0].url) not in ("http", "https") for tile in computed)
@@ -110,8 +110,8 @@ def _with_known_states(archive: OpenedArchive, path: str) -> VirtualArray:
                 array = list_written_cells(VirtualGroup({"v": array}), archive.options).arrays["v"]
             except SourceError as error:  # a bucket that may be read but not listed
                 logger.info("the objects of %s cannot be listed: %s", path, public_message(error))
-        archive.kept[kept] = array
-    found: VirtualArray = archive.kept[kept]
+        archive.memo[key] = array
+    found: VirtualArray = archive.memo[key]
     return found
 
 

@@ -21,7 +21,7 @@ import zarr
 import insitu
 from insitu.errors import FormatError, InsituError, InsituWarning, NotFoundError, UnsupportedError, VariableError
 from insitu.formats import scan_format
-from insitu.formats.containers import ScopedArchive, expand_members, parse_member_url
+from insitu.formats.containers import ScopedArchive, expand_entries, parse_entry_url
 from insitu.sources import CountingSource, MemorySource
 from insitu.sources.local import LocalSource
 
@@ -130,7 +130,7 @@ def test_many_archives_by_a_pattern(tmp_path: Path, years: dict[str, Path]) -> N
     ours = insitu.open_mfdataset(f"{tmp_path}/y*.tar::in/*.nc").load()
     expected = xarray.concat([xarray.open_dataset(years[f"runs/y{n}.nc"]).load() for n in range(3)], "time")
     xarray.testing.assert_identical(ours, expected)
-    assert expand_members(f"{tmp_path}/y*.tar::in/y.nc") == [f"{tmp_path}/y{n}.tar::in/y.nc" for n in range(3)]
+    assert expand_entries(f"{tmp_path}/y*.tar::in/y.nc") == [f"{tmp_path}/y{n}.tar::in/y.nc" for n in range(3)]
 
 
 TARGETS = ["a.json", "a.parq", "a.insitu", "a.icechunk"]
@@ -185,12 +185,12 @@ def test_names_that_are_no_members(tmp_path: Path, years: dict[str, Path]) -> No
         "::a",
         "a.zip::",
     ):
-        assert parse_member_url(url) is None, url
+        assert parse_entry_url(url) is None, url
     odd = tmp_path / "a::b.nc"
     odd.write_bytes(years["runs/y0.nc"].read_bytes())
-    assert parse_member_url(str(odd)) is None
+    assert parse_entry_url(str(odd)) is None
     assert "tas" in insitu.scan(str(odd), decode=False).arrays
-    assert parse_member_url("a.zip::../../etc/passwd") == ("a.zip", "etc/passwd", False)
+    assert parse_entry_url("a.zip::../../etc/passwd") == ("a.zip", "etc/passwd", False)
 
 
 @pytest.mark.parametrize("kind", PACK)
@@ -246,7 +246,7 @@ def test_zarr_stores_in_archives(tmp_path: Path, years: dict[str, Path], kind: s
         np.testing.assert_array_equal(insitu.read(whole, f"{path}inner/tas", decode=False), values)
     if not alone:
         assert "y0.nc" in whole.groups["runs"].groups
-        assert expand_members(f"{archive}::data/*") == [url]
+        assert expand_entries(f"{archive}::data/*") == [url]
 
 
 def test_a_store_at_the_root_of_a_tar(tmp_path: Path) -> None:

@@ -49,78 +49,79 @@ MAX_PIXELS = 4096
 
 def prepare_field(request: ArchiveRequest) -> ApiTask:
     """Return the task of `api/field`."""
-    asked = parse_field_query(request.archive, request.query)
+    field = parse_field_query(request.archive, request.query)
     pixels = (
         request.query.number("rows", 600, 1, MAX_PIXELS),
         request.query.number("columns", 800, 1, MAX_PIXELS),
     )
     how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
-    if how == "auto" and kind_of(asked.array) != "number":
+    if how == "auto" and kind_of(field.array) != "number":
         how = "nearest"
-    field, sampling, shrink = plan_field(request.archive, asked, pixels, how, request.limits)
-    cost = check_memory(field, sampling, request.limits)
+    level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits)
+    cost = check_memory(level, sampling, request.limits)
 
     def work(context: ReadContext) -> ApiAnswer:
-        values = read_field(field, sampling, replace(context, name=field.path), _slab_bytes(request.limits))
-        return _field_answer(request.archive, asked, sampling, shrink, values, context)
+        values = read_field(level, sampling, replace(context, name=level.path), _slab_bytes(request.limits))
+        return _field_answer(request.archive, field, sampling, shrink, values, context)
 
-    chosen = Selection.of(field.select(sampling.y.selector, sampling.x.selector), field.array.shape)
-    kept = estimate_read(field.array, chosen).decoded <= request.limits.cache // 2
-    return ApiTask(work, cost, caches_chunks=kept)
+    chosen = Selection.of(level.select(sampling.y.selector, sampling.x.selector), level.array.shape)
+    # What fills more than half of the cache would push out what other clients look at.
+    fits_cache = estimate_read(level.array, chosen).decoded <= request.limits.cache // 2
+    return ApiTask(work, cost, caches_chunks=fits_cache)
 
 
 def plan_field(
-    archive: OpenedArchive, asked: FieldQuery, pixels: tuple[int, int], how: str, limits: Limits
+    archive: OpenedArchive, field: FieldQuery, pixels: tuple[int, int], how: str, limits: Limits
 ) -> tuple[FieldQuery, Sampling, tuple[float, float]]:
-    """Return the field that is read, how it is sampled, and how many elements of the field that was asked
-    for one of its elements covers.
+    """Return the level that is read, how it is sampled, and how many elements of the field one of its elements covers.
 
-    It is that of an overview if the archive has one and the field itself is too large.
+    The level is the field itself, or an overview of it if the archive has one and the field is too large.
     """
-    budget = min(BUDGET_BYTES if asked.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
+    budget = min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
 
-    def sample(field: FieldQuery, way: str) -> Sampling | None:
-        return sample_field(field.array, field.sides, field.select, field.box, pixels, way, budget)
+    def sample(level: FieldQuery, method: str) -> Sampling | None:
+        return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget)
 
-    full = sample(asked, "mean" if how == "auto" else how)
-    if full is not None:
-        return asked, full, (1.0, 1.0)
-    smaller = [*_overviews(archive, asked)] if how == "auto" else []
-    # The smallest one that still has an element for each pixel; else the largest.
-    smaller.sort(key=lambda field: math.prod(field.box.shape))
-    for field in smaller:
-        if (field.box.shape[0] >= pixels[0] and field.box.shape[1] >= pixels[1]) or field is smaller[-1]:
-            found = sample(field, "mean")
-            if found is not None:
-                shrink = tuple(a / b for a, b in zip(asked.box.shape, field.box.shape, strict=True))
-                return field, found, (shrink[0], shrink[1])
+    sampling = sample(field, "mean" if how == "auto" else how)
+    if sampling is not None:
+        return field, sampling, (1.0, 1.0)
+    # The smallest overview that still has an element for each pixel; else the largest.
+    overviews = (
+        sorted(_overviews(archive, field), key=lambda level: math.prod(level.box.shape)) if how == "auto" else []
+    )
+    for level in overviews:
+        if (level.box.shape[0] >= pixels[0] and level.box.shape[1] >= pixels[1]) or level is overviews[-1]:
+            sampling = sample(level, "mean")
+            if sampling is not None:
+                shrink = tuple(a / b for a, b in zip(field.box.shape, level.box.shape, strict=True))
+                return level, sampling, (shrink[0], shrink[1])
             break
     if how == "mean":
         raise RequestTooLargeError(
             f"the means of this field need more than {budget >> 20} MiB of decoded chunks: draw a smaller box, "
             "or ask for sampling=nearest"
         )
-    found = sample(asked, "nearest")
-    assert found is not None
-    return asked, found, (1.0, 1.0)
+    sampling = sample(field, "nearest")
+    assert sampling is not None
+    return field, sampling, (1.0, 1.0)
 
 
-def _overviews(archive: OpenedArchive, asked: FieldQuery) -> Iterator[FieldQuery]:
+def _overviews(archive: OpenedArchive, field: FieldQuery) -> Iterator[FieldQuery]:
     """Yield the same field in the overviews of its image, which are groups next to it."""
-    group, name = asked.group, asked.path.rpartition("/")[2]
+    group, name = field.group, field.path.rpartition("/")[2]
     for path in archive.members:
         parent, _, last = path.rpartition("/")
         if parent != group or not last.startswith("overview_") or name not in archive.members[path].variables:
             continue
         array = archive.array(f"{path}/{name}")
-        full = asked.array
-        others = [(dim, size) for dim, size in zip(full.dims, full.shape, strict=True) if dim not in (asked.y, asked.x)]
-        own = dict(zip(array.dims, array.shape, strict=True))
-        if array.dims != full.dims or any(own[dim] != size for dim, size in others):
+        full = field.array
+        others = [(dim, size) for dim, size in zip(full.dims, full.shape, strict=True) if dim not in (field.y, field.x)]
+        sizes = dict(zip(array.dims, array.shape, strict=True))
+        if array.dims != full.dims or any(sizes[dim] != size for dim, size in others):
             continue
-        y, x = asked.sides
-        box = asked.box.shrink((full.shape[y], full.shape[x]), (array.shape[y], array.shape[x]))
-        yield replace(asked, path=f"{path}/{name}", array=array, box=box)
+        y, x = field.sides
+        box = field.box.shrink((full.shape[y], full.shape[x]), (array.shape[y], array.shape[x]))
+        yield replace(field, path=f"{path}/{name}", array=array, box=box)
 
 
 def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits) -> int:
@@ -128,18 +129,19 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits) -> int:
     array, rows, columns = field.array, sampling.y.selector, sampling.x.selector
     pixels = elements = sampling.y.count * sampling.x.count
     if sampling.method == "mean":
-        many = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
-        rows, elements = slice(sampling.y.start, sampling.y.start + many), many * sampling.x.length
+        count = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
+        rows, elements = slice(sampling.y.start, sampling.y.start + count), count * sampling.x.length
     weight = estimate_read(array, Selection.of(field.select(rows, columns), array.shape))
     if weight.chunk > limits.chunk:
         raise RequestTooLargeError(
             f"a chunk of {weight.chunk:,} bytes is larger than the limit of this server, {limits.chunk:,} bytes"
         )
     values = elements * max(array.dtype.itemsize, 8) * (VALUE_COPIES if field.statistic is None else STATISTIC_COPIES)
-    held = values + pixels * PIXEL_BYTES + weight.plan + (count_cores() + 1) * weight.chunk
-    if held > limits.memory:
+    # So many threads read a local file, each of them one chunk at a time.
+    nbytes = values + pixels * PIXEL_BYTES + weight.plan + (count_cores() + 1) * weight.chunk
+    if nbytes > limits.memory:
         raise RequestTooLargeError("the picture needs more memory than this server allows: draw a smaller box")
-    return held
+    return nbytes
 
 
 def _slab_bytes(limits: Limits) -> int:
@@ -148,8 +150,9 @@ def _slab_bytes(limits: Limits) -> int:
 
 
 def read_field(field: FieldQuery, sampling: Sampling, context: ReadContext, slab: int) -> npt.NDArray[Any]:
-    """Return the numbers of a field, one for each pixel, y before x; NaN: missing. Means are taken of so
-    many bytes at a time.
+    """Return the numbers of a field, one for each pixel, y before x; NaN: missing.
+
+    `slab` is the number of bytes that means are taken of at a time.
     """
     if sampling.method == "mean":
         return _block_means(field, sampling, context, slab)
@@ -178,6 +181,8 @@ def read_plane(field: FieldQuery, rows: Any, columns: Any, context: ReadContext)
 def _block_means(field: FieldQuery, sampling: Sampling, context: ReadContext, slab: int) -> npt.NDArray[Any]:
     """Return the mean of each block, missing values left out, reading the field in slabs of rows."""
     y, x = sampling.y, sampling.x
+    # The rows of a block may lie in two slabs, so that sums and counts are gathered, not means. `np.add.reduceat` adds
+    # up runs of any length, also the shorter one at the end, without copying them into blocks of one shape.
     sums = np.zeros((y.count, x.count))
     counts = np.zeros((y.count, x.count), np.int64)
     columns = np.arange(x.count) * x.step
@@ -186,15 +191,15 @@ def _block_means(field: FieldQuery, sampling: Sampling, context: ReadContext, sl
         check_deadline()
         part = to_number_array(read_plane(field, slice(begin, end), x.selector, context))
         dtype = part.dtype
-        there = np.isfinite(part)
+        is_finite = np.isfinite(part)
         rows = (np.arange(begin, end) - y.start) // y.step
         first = np.flatnonzero(np.diff(rows, prepend=-1))
-        if there.all():
+        if is_finite.all():  # most fields have no gaps: they need no copy without them, and no counting
             added = np.add.reduceat(part, columns, axis=1, dtype=np.float64)
             number = np.broadcast_to(np.diff(np.append(columns, x.length)), added.shape)
         else:
-            added = np.add.reduceat(np.where(there, part, 0), columns, axis=1, dtype=np.float64)
-            number = np.add.reduceat(there, columns, axis=1, dtype=np.int64)
+            added = np.add.reduceat(np.where(is_finite, part, 0), columns, axis=1, dtype=np.float64)
+            number = np.add.reduceat(is_finite, columns, axis=1, dtype=np.int64)
         sums[rows[first]] += np.add.reduceat(added, first, axis=0)
         counts[rows[first]] += np.add.reduceat(number, first, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -207,37 +212,40 @@ def _slab_rows(field: FieldQuery, sampling: Sampling, slab: int) -> int:
     decoded once.
     """
     row = max(sampling.x.length * max(field.array.dtype.itemsize, 8), 1)
-    many = max(slab // row, 1)
+    count = max(slab // row, 1)
     tiles = field.array.tiles
     axis = tiles[0].axis_of(field.sides[0]) if tiles else None
     if axis is None or not axis.is_regular:
-        return many
-    if many < axis.size and axis.size * row <= MAX_SLABS * slab:
-        return axis.size
-    return max(many // axis.size * axis.size, 1) if many >= axis.size else many
+        return count
+    if count >= axis.size:
+        return count // axis.size * axis.size
+    # A row of chunks that is only a little larger is taken as a whole; of a larger one, parts, though each chunk is
+    # then decoded for several slabs.
+    return axis.size if axis.size * row <= MAX_SLABS * slab else count
 
 
 def _slabs(field: FieldQuery, sampling: Sampling, slab: int) -> Iterator[tuple[int, int]]:
     """Yield the first row of each slab, and the row behind its last."""
-    side, many = sampling.y, _slab_rows(field, sampling, slab)
-    for begin in range(side.start // many * many, side.start + side.length, many):
-        yield max(begin, side.start), min(begin + many, side.start + side.length)
+    side, count = sampling.y, _slab_rows(field, sampling, slab)
+    for begin in range(side.start // count * count, side.start + side.length, count):
+        yield max(begin, side.start), min(begin + count, side.start + side.length)
 
 
 def _field_answer(
     archive: OpenedArchive,
-    asked: FieldQuery,
+    field: FieldQuery,
     sampling: Sampling,
     shrink: tuple[float, float],
     values: npt.NDArray[Any],
     context: ReadContext,
 ) -> ApiAnswer:
     sides, arrays = {}, {"values": values}
-    start = {"y": asked.box.top, "x": asked.box.left}
-    for name, dim, side, factor in (("y", asked.y, sampling.y, shrink[0]), ("x", asked.x, sampling.x, shrink[1])):
+    start = {"y": field.box.top, "x": field.box.left}
+    # Positions in an overview become positions in the field: the middle of what an element of the overview covers.
+    for name, dim, side, factor in (("y", field.y, sampling.y, shrink[0]), ("x", field.x, sampling.x, shrink[1])):
         centres = side.centres if factor == 1 else start[name] + (side.centres - side.start + 0.5) * factor - 0.5
-        sides[name], arrays[name] = describe_side(archive, asked.path, dim, centres, context)
-    box, array = asked.box, asked.array
+        sides[name], arrays[name] = describe_side(archive, field.path, dim, centres, context)
+    box, array = field.box, field.array
     header = {
         "shape": list(values.shape),
         **sides,
@@ -251,8 +259,8 @@ def _field_answer(
         "missing": int(np.count_nonzero(np.isnan(values))),
         "kind": kind_of(array),
         "units": units_of(array),
-        "long_name": long_name_of(array, asked.path),
-        "text": _field_text(archive, asked, context),
+        "long_name": long_name_of(array, field.path),
+        "text": _field_text(archive, field, context),
     }
     return binary_answer(header, arrays)
 

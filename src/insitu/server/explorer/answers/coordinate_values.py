@@ -11,8 +11,7 @@ from insitu.reading import ReadContext, read_array
 from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
-from insitu.server.explorer.archive_summary import type_name
-from insitu.server.explorer.shown_values import kind_of, to_json_values, units_of
+from insitu.server.explorer.shown_values import kind_of, to_json_values, type_name, units_of
 from insitu.server.explorer.spatial_dimensions import find_coordinate
 
 __all__ = ["prepare_coordinate"]

@@ -17,10 +17,10 @@ from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.opened_archives import COLLECTION, OpenedArchive
 from insitu.server.explorer.recognise_archives import format_by_suffix
-from insitu.server.explorer.shown_values import attribute_texts, kind_of, to_text, units_of
+from insitu.server.explorer.shown_values import attribute_texts, kind_of, to_text, type_name, units_of
 from insitu.server.explorer.spatial_dimensions import dimension_coordinates, spatial_dimensions
 
-__all__ = ["count_files", "prepare_summary", "type_name"]
+__all__ = ["prepare_summary"]
 
 MAX_COUNTED_CELLS = 4 << 20
 """Cells of a table that are looked up to count them; of a larger one, an even sample."""
@@ -34,10 +34,10 @@ def prepare_summary(request: ArchiveRequest) -> ApiTask:
     """Return the task of `api/archive`."""
 
     def work(context: ReadContext) -> ApiAnswer:
-        kept = request.archive.kept
-        if "summary" not in kept:
-            kept["summary"] = json_answer(summarise(request.archive))
-        answer: ApiAnswer = kept["summary"]
+        memo = request.archive.memo
+        if "summary" not in memo:
+            memo["summary"] = json_answer(summarise(request.archive))
+        answer: ApiAnswer = memo["summary"]
         return answer
 
     return ApiTask(work, cost=8 << 20)
@@ -68,14 +68,14 @@ def _arrays(archive: OpenedArchive) -> Iterator[VirtualArray]:
 
 
 def _notes(archive: OpenedArchive) -> Iterator[dict[str, str]]:
-    for number, (url, why) in enumerate(archive.left_out.items()):
+    for number, (url, reason) in enumerate(archive.left_out.items()):
         if number == MAX_LEFT_OUT:
             yield {"path": "", "text": f"{len(archive.left_out) - number} further files are left out"}
             break
-        yield {"path": url, "text": f"the file is left out: {public_message(InsituError(why))}"}
+        yield {"path": url, "text": f"the file is left out: {public_message(InsituError(reason))}"}
     for path, member in archive.members.items():
-        for name, why in member.details.unread_attributes.items():
-            yield {"path": path or "/", "text": f"attribute {name!r} is not read: {why}"}
+        for name, reason in member.details.unread_attributes.items():
+            yield {"path": path or "/", "text": f"attribute {name!r} is not read: {reason}"}
         for name, variable in member.variables.items():
             if isinstance(variable.data, VirtualArray) and (missing := variable.data.details.missing_sources):
                 text = f"filled where its sources are missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}"
@@ -88,7 +88,7 @@ def _summarise_group(archive: OpenedArchive, path: str, member: Member) -> dict[
         "attributes": attribute_texts(member.attributes),
         "dimensions": [{"name": name, "size": size} for name, size in member.sizes.items()],
         "problems": [
-            {"name": name, "reason": public_message(InsituError(why))} for name, why in member.problems.items()
+            {"name": name, "reason": public_message(InsituError(text))} for name, text in member.problems.items()
         ],
         "variables": [_summarise_variable(archive, path, name) for name in member.variables],
     }
@@ -113,7 +113,7 @@ def _summarise_variable(archive: OpenedArchive, group: str, name: str) -> dict[s
     try:
         array = archive.array(path)
     except InsituError as error:  # objects in memory of a type that no array holds
-        nothing: dict[str, Any] = {
+        no_chunks: dict[str, Any] = {
             "chunk_shape": None,
             "chunks": 0,
             "tiles": 0,
@@ -121,9 +121,9 @@ def _summarise_variable(archive: OpenedArchive, group: str, name: str) -> dict[s
             "stored_bytes": 0,
             "virtual_bytes": 0,
         }
-        why = public_message(error)
-        types = {"dtype": str(variable.dtype), "kind": "other", "units": None, "files": 0, "unreadable": why}
-        return about | nothing | types
+        reason = public_message(error)
+        types = {"dtype": str(variable.dtype), "kind": "other", "units": None, "files": 0, "unreadable": reason}
+        return about | no_chunks | types
     counted, encodings = count_cells(array, MAX_COUNTED_CELLS), distinct_encodings(array)
     return about | {
         "dtype": type_name(array),
@@ -138,16 +138,6 @@ def _summarise_variable(archive: OpenedArchive, group: str, name: str) -> dict[s
         "files": count_files([array]),
         "unreadable": next(map(public_message, find_undecodable(array)), None),
     }
-
-
-def type_name(array: VirtualArray) -> str:
-    """Return the name of the type of the values."""
-    dtype = array.dtype
-    if dtype.names:
-        return "{" + ", ".join(f"{name}: {dtype[name]}" for name in dtype.names) + "}"
-    if dtype.kind == "O":
-        return "sequence" if array.details.varying == "sequence" else "object"
-    return str(dtype.newbyteorder("="))
 
 
 def distinct_encodings(array: VirtualArray) -> list[Encoding]:

@@ -1,15 +1,15 @@
-"""List the members of a zip or tar archive, with a cache of recent lists.
+"""List the entries of a zip or tar archive, with a cache of recent lists.
 
 The lists of the archives that were opened last are remembered while the archives do not change: to
-open a thousand members one by one reads one directory.
+open a thousand entries one by one reads one directory.
 """
 
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.archive_member import ArchiveMember
-from insitu.formats.containers.tar_members import is_header, resembles_header, tar_members
-from insitu.formats.containers.zip_members import zip_members
+from insitu.formats.containers.archive_entry import ArchiveEntry
+from insitu.formats.containers.tar_entries import is_header, resembles_header, tar_entries
+from insitu.formats.containers.zip_entries import zip_entries
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import run
 from insitu.lru import LruCache
@@ -17,13 +17,13 @@ from insitu.model import Source
 from insitu.sources.access_policy import has_access_policy
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["is_tar", "is_zip", "list_members", "read_members"]
+__all__ = ["is_tar", "is_zip", "list_entries", "read_entries"]
 
 MOST_ARCHIVES_REMEMBERED = 8
 """Archives whose lists are remembered."""
-MOST_MEMBERS_REMEMBERED = 1 << 17
-"""Most members of an archive whose list is remembered."""
-_recent: LruCache[Source, list[ArchiveMember]] = LruCache(MOST_ARCHIVES_REMEMBERED)
+MOST_ENTRIES_REMEMBERED = 1 << 17
+"""Most entries of an archive whose list is remembered."""
+_recent: LruCache[Source, list[ArchiveEntry]] = LruCache(MOST_ARCHIVES_REMEMBERED)
 
 
 def is_zip(window: ReadCache) -> bool:
@@ -32,15 +32,15 @@ def is_zip(window: ReadCache) -> bool:
 
 
 def is_tar(window: ReadCache) -> bool:
-    """Return whether a file begins with the header of a tar archive's member.
+    """Return whether a file begins with the header of a tar archive's entry.
 
-    One that is damaged counts: the member behind it may begin where the superblock of an HDF5 file can lie.
+    One that is damaged counts: the entry behind it may begin where the superblock of an HDF5 file can lie.
     """
     return is_header(window.head[:512]) or resembles_header(window.head[:512])
 
 
-def list_members(source: ByteSource) -> list[ArchiveMember]:
-    """Return the members of an archive, from the cache if it has not changed."""
+def list_entries(source: ByteSource) -> list[ArchiveEntry]:
+    """Return the entries of an archive, from the cache if it has not changed."""
     if has_access_policy():
         # The list may have been read for another client: check that this one can read the archive,
         # too.
@@ -56,13 +56,13 @@ def list_members(source: ByteSource) -> list[ArchiveMember]:
             offset=0,
             structure="signature",
         )
-    return read_members(window, "zip" if is_zip(window) else "tar")
+    return read_entries(window, "zip" if is_zip(window) else "tar")
 
 
-def read_members(window: ReadCache, kind: str) -> list[ArchiveMember]:
-    """Read the list of members of a zip or tar archive, and remember it."""
-    found = zip_members(window) if kind == "zip" else run(tar_members(window.size, window.url), window)
+def read_entries(window: ReadCache, kind: str) -> list[ArchiveEntry]:
+    """Read the list of entries of a zip or tar archive, and remember it."""
+    found = zip_entries(window) if kind == "zip" else run(tar_entries(window.size, window.url), window)
     about = window.source.describe()
-    if len(found) <= MOST_MEMBERS_REMEMBERED and (about.etag or about.modified):
+    if len(found) <= MOST_ENTRIES_REMEMBERED and (about.etag or about.modified):
         _recent.put(about, found)
     return found

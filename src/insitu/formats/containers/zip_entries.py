@@ -1,7 +1,7 @@
-"""List the members of a zip archive, and find where their bytes begin.
+"""List the entries of a zip archive, and find where their bytes begin.
 
 The central directory at the end lists them (APPNOTE 4.3.12). Their bytes begin behind a local
-header, whose length only the header itself tells. The headers of the members that are wanted are
+header, whose length only the header itself tells. The headers of the entries that are wanted are
 read in one batch.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from insitu.errors import FormatError
-from insitu.formats.containers.archive_member import ArchiveMember
+from insitu.formats.containers.archive_entry import ArchiveEntry
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources.protocol import ByteSource, read_tail
 
-__all__ = ["LOCAL_HEADER", "ZipEntry", "end_of_local_header", "find_offsets", "read_directory", "zip_members"]
+__all__ = ["LOCAL_HEADER", "ZipEntry", "end_of_local_header", "find_offsets", "read_directory", "zip_entries"]
 
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
@@ -25,6 +25,7 @@ _ENTRY = struct.Struct("<4s6H3I5H2I")
 LOCAL_HEADER = 30
 """Bytes of a local file header without name and extra field (APPNOTE 4.3.7)."""
 TAIL = 1 << 16
+"""Bytes at the end in which the end record is looked for: its comment has at most 65,535 (APPNOTE 4.3.16, 4.4.11)."""
 LARGEST = 1 << 28
 """Bytes of a central directory."""
 
@@ -45,16 +46,16 @@ class ZipEntry(NamedTuple):
     """Where its local header is."""
 
 
-def zip_members(window: ReadCache) -> list[ArchiveMember]:
-    """Return all members that are files, without the offsets of their bytes (see `find_offsets`)."""
-    return [_to_member(entry) for entry in read_directory(window.source, window.size, window.head)]
+def zip_entries(window: ReadCache) -> list[ArchiveEntry]:
+    """Return all entries that are files, without the offsets of their bytes (see `find_offsets`)."""
+    return [_to_entry(entry) for entry in read_directory(window.source, window.size, window.head)]
 
 
-def _to_member(entry: ZipEntry) -> ArchiveMember:
+def _to_entry(entry: ZipEntry) -> ArchiveEntry:
     problem = "it is encrypted" if entry.flags & 1 else ""
     if entry.method or entry.packed != entry.full:
         problem = problem or "it is compressed"
-    return ArchiveMember(entry.name, -1, entry.packed, problem, entry.header)
+    return ArchiveEntry(entry.name, -1, entry.packed, problem, entry.header)
 
 
 def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[ZipEntry]:
@@ -94,27 +95,25 @@ def read_directory(source: ByteSource, size: int, head: bytes = b"") -> list[Zip
     return _parse_entries(data, count, url, offset)
 
 
-def find_offsets(members: Sequence[ArchiveMember], source: ByteSource) -> list[ArchiveMember]:
-    """Return the members with the offsets of their bytes."""
-    wanted = [member for member in members if member.offset < 0]
-    headers = iter(source.read_many([(member.header, LOCAL_HEADER) for member in wanted]))
+def find_offsets(entries: Sequence[ArchiveEntry], source: ByteSource) -> list[ArchiveEntry]:
+    """Return the entries with the offsets of their bytes."""
+    unlocated = [entry for entry in entries if entry.offset < 0]
+    headers = iter(source.read_many([(entry.header, LOCAL_HEADER) for entry in unlocated]))
     size = source.size()
-    return [
-        member if member.offset >= 0 else _with_offset(member, next(headers), size, source.url) for member in members
-    ]
+    return [entry if entry.offset >= 0 else _with_offset(entry, next(headers), size, source.url) for entry in entries]
 
 
-def _with_offset(member: ArchiveMember, header: bytes, size: int, url: str) -> ArchiveMember:
-    begin = end_of_local_header(header, member.header, url, f"member {member.name!r}")
-    problem = member.problem or ("the archive is truncated before its end" if begin + member.length > size else "")
-    return member._replace(offset=begin, problem=problem)
+def _with_offset(entry: ArchiveEntry, header: bytes, size: int, url: str) -> ArchiveEntry:
+    begin = end_of_local_header(header, entry.header, url, f"member {entry.name!r}")
+    problem = entry.problem or ("the archive is truncated before its end" if begin + entry.length > size else "")
+    return entry._replace(offset=begin, problem=problem)
 
 
-def end_of_local_header(header: bytes, offset: int, url: str, member: str = "a member of the zip file") -> int:
-    """Return where the bytes of a member begin, by its local header, which lies at `offset`."""
+def end_of_local_header(header: bytes, offset: int, url: str, entry: str = "a member of the zip file") -> int:
+    """Return where the bytes of an entry begin, by its local header, which lies at `offset`."""
     if len(header) != LOCAL_HEADER or header[:4] != b"PK\3\4":
         raise FormatError(
-            f"{member} is not where the central directory says",
+            f"{entry} is not where the central directory says",
             url=url,
             offset=offset,
             structure="local file header",
@@ -148,11 +147,11 @@ def _read_zip64_record(source: ByteSource, size: int, tail: bytes, place: int, s
         raise FormatError(
             "the Zip64 locator is missing", url=source.url, offset=start + place, structure="Zip64 locator"
         )
-    (_, _, where, _) = _LOCATOR.unpack_from(tail, at)
-    data = source.read(where, _END64.size) if where + _END64.size <= size else b""
+    (_, _, record_offset, _) = _LOCATOR.unpack_from(tail, at)
+    data = source.read(record_offset, _END64.size) if record_offset + _END64.size <= size else b""
     if len(data) != _END64.size or data[:4] != b"PK\6\6":
         raise FormatError(
-            "the Zip64 record is missing", url=source.url, offset=where, structure="Zip64 end of directory"
+            "the Zip64 record is missing", url=source.url, offset=record_offset, structure="Zip64 end of directory"
         )
     found = _END64.unpack(data)
     return found[7], found[8], found[9]

@@ -11,48 +11,48 @@ import xarray as xr
 
 import insitu
 
-__all__ = ["DOORS", "Door"]
+__all__ = ["WAYS_TO_OPEN", "OpenFunctions"]
 
 Opener = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Door:
-    """One way in: replacements for xarray's functions that open files."""
+class OpenFunctions:
+    """One way to open files: replacements for xarray's functions that open files."""
 
     name: str
     functions: dict[str, Opener]
 
     def install(self, patch: pytest.MonkeyPatch, module: Any) -> None:
-        """Let a module of xarray's tests open files through this door."""
+        """Let a module of xarray's tests open files with these functions."""
         for name, function in self.functions.items():
             if hasattr(module, name):
                 patch.setattr(module, name, function)
 
 
 def _insitu(function: Opener) -> Opener:
-    def opened(path: Any, engine: Any = None, **how: Any) -> Any:
+    def open_it(path: Any, engine: Any = None, **how: Any) -> Any:
         return function(path, **how)
 
-    return opened
+    return open_it
 
 
 def _engine(function: Opener) -> Opener:
-    def opened(path: Any, engine: Any = None, **how: Any) -> Any:
+    def open_it(path: Any, engine: Any = None, **how: Any) -> Any:
         return function(path, engine="insitu", **how)
 
-    return opened
+    return open_it
 
 
 def _load(function: Opener) -> Opener:
-    def loaded(path: Any, engine: Any = None, **how: Any) -> Any:
+    def load_it(path: Any, engine: Any = None, **how: Any) -> Any:
         return function(path, **how).load()
 
-    return loaded
+    return load_it
 
 
-DOORS = (
-    Door(
+WAYS_TO_OPEN = (
+    OpenFunctions(
         "virtual",
         {
             "open_dataset": _insitu(insitu.open_dataset),
@@ -62,7 +62,7 @@ DOORS = (
             "open_groups": _insitu(insitu.xarray_bridge.open_groups),
         },
     ),
-    Door(
+    OpenFunctions(
         "engine",
         {
             name: _engine(getattr(xr, name))

@@ -1,20 +1,20 @@
-"""List the members of a tar archive.
+"""List the entries of a tar archive.
 
-A header of 512 bytes precedes each member (POSIX ustar). Long names and large sizes stand in
-members of their own in front of it (GNU `L`, pax `x` and `g`). The list is read by hopping from
+A header of 512 bytes precedes each entry (POSIX ustar). Long names and large sizes stand in
+entries of their own in front of it (GNU `L`, pax `x` and `g`). The list is read by hopping from
 header to header.
 """
 
 from __future__ import annotations
 
 from insitu.errors import FormatError
-from insitu.formats.containers.archive_member import ArchiveMember
+from insitu.formats.containers.archive_entry import ArchiveEntry
 from insitu.formats.parsing.scheduler import Walk
 
-__all__ = ["is_header", "resembles_header", "tar_members"]
+__all__ = ["is_header", "resembles_header", "tar_entries"]
 
 BLOCK = 512
-MEMBERS_LIMIT = 1 << 20
+ENTRIES_LIMIT = 1 << 20
 LARGEST_NOTE = 1 << 20
 """Bytes of a long name or of pax records."""
 _ASCII = bytes(range(128))
@@ -22,23 +22,23 @@ PLAIN, HARD_LINK, SPARSE = (b"0", b"\0", b"7"), b"1", b"S"
 
 
 def is_header(block: bytes) -> bool:
-    """Return whether a block is the header of a member: its checksum is right."""
+    """Return whether a block is the header of an entry: its checksum is right."""
     if len(block) < BLOCK or not any(block[:100]):
         return False
     try:
-        said = _parse_octal(block[148:156])
+        declared = _parse_octal(block[148:156])
     except ValueError:
         return False
-    if not said:
+    if not declared:
         return False
     rest = block[:148] + block[156:BLOCK]
     total = sum(rest) + 8 * 32
     # The sum of unsigned bytes; some old writers took them as signed.
-    return said == total or said == total - 256 * len(rest.translate(None, _ASCII))
+    return declared == total or declared == total - 256 * len(rest.translate(None, _ASCII))
 
 
 def resembles_header(block: bytes) -> bool:
-    """Return whether a block is the header of a member, except for some bits: it has its magic, or numbers in
+    """Return whether a block is the header of an entry, except for some bits: it has its magic, or numbers in
     the places of mode, owner, size and time.
     """
     numbers = block[100:148]
@@ -54,9 +54,9 @@ def _parse_octal(data: bytes) -> int:
     return int(text, 8) if text else 0
 
 
-def tar_members(size: int, url: str) -> Walk[list[ArchiveMember]]:
-    """Return all members that are plain files."""
-    found: list[ArchiveMember] = []
+def tar_entries(size: int, url: str) -> Walk[list[ArchiveEntry]]:
+    """Return all entries that are plain files."""
+    found: list[ArchiveEntry] = []
     names: dict[str, int] = {}
     at = 0
     extended: dict[str, str] = {}
@@ -89,28 +89,26 @@ def tar_members(size: int, url: str) -> Walk[list[ArchiveMember]]:
         begin = at + BLOCK
         if kind == SPARSE and block[482]:  # more of the map of a sparse file, in blocks that may go on
             begin = yield from _skip_sparse_map(begin, size, url)
-        member = _member(name, kind, begin, nbytes, size, extended)
+        entry = _entry(name, kind, begin, nbytes, size, extended)
         if kind == HARD_LINK:
             target = block[157:257].split(b"\0", 1)[0].decode("utf-8", "replace")
             target = extended.get("linkpath", target)
-            member = found[names[target]]._replace(name=name) if target in names else None
+            entry = found[names[target]]._replace(name=name) if target in names else None
             nbytes = 0
-        if member is not None:
+        if entry is not None:
             names[name] = len(found)
-            found.append(member)
-        if len(found) > MEMBERS_LIMIT:
+            found.append(entry)
+        if len(found) > ENTRIES_LIMIT:
             raise FormatError(
-                f"the archive has more than {MEMBERS_LIMIT} members", url=url, offset=at, structure="tar header"
+                f"the archive has more than {ENTRIES_LIMIT} members", url=url, offset=at, structure="tar header"
             )
         at = begin + _round_up_to_block(nbytes)
         extended = {}
     return found
 
 
-def _member(
-    name: str, kind: bytes, begin: int, nbytes: int, size: int, extended: dict[str, str]
-) -> ArchiveMember | None:
-    """Return a plain file as a member; None for links, folders and devices."""
+def _entry(name: str, kind: bytes, begin: int, nbytes: int, size: int, extended: dict[str, str]) -> ArchiveEntry | None:
+    """Return a plain file as an entry; None for links, folders and devices."""
     problem = ""
     if kind == SPARSE or any(key.startswith("GNU.sparse.") for key in extended):
         problem = "it is stored as a sparse file"
@@ -118,7 +116,7 @@ def _member(
         return None
     elif begin + nbytes > size:
         problem = "the archive is truncated before its end"
-    return ArchiveMember(name, begin, nbytes, problem)
+    return ArchiveEntry(name, begin, nbytes, problem)
 
 
 def _skip_sparse_map(at: int, size: int, url: str) -> Walk[int]:

@@ -19,11 +19,11 @@ from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, UnsupportedError
 from insitu.reading import ReadContext, read_array
 from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.explorer.answers.field_values import check_memory, read_plane
 from insitu.server.explorer.api_answer import ApiAnswer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.field_sampling import SampledSide, Sampling
-from insitu.server.explorer.field_values import check_memory, read_plane
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import to_text, to_texts
 
@@ -37,7 +37,7 @@ CSV_BYTES = 120
 """Bytes that are counted for a line of a CSV file."""
 WRITERS = {"h5netcdf": "h5netcdf", "netCDF4": "netcdf4", "scipy": "scipy"}
 """Packages that write NetCDF, and xarray's names of their engines."""
-WAY_OUT = "Draw a smaller box, or take the Python snippet: it reads as much as your own memory holds"
+SMALLER_HINT = "Draw a smaller box, or take the Python snippet: it reads as much as your own memory holds"
 
 
 def prepare_download(request: ArchiveRequest) -> ApiTask:
@@ -50,7 +50,7 @@ def prepare_download(request: ArchiveRequest) -> ApiTask:
     if nbytes > most or (kind == "csv" and values > MAX_CSV_VALUES):
         raise RequestTooLargeError(
             f"a file of {values:,} values is larger than this server writes as {'CSV' if kind == 'csv' else 'NetCDF'}",
-            hint=WAY_OUT,
+            hint=SMALLER_HINT,
         )
     whole = Sampling("all", SampledSide(field.box.top, height, 1), SampledSide(field.box.left, width, 1))
     cost = check_memory(field, whole, request.limits)

@@ -1,4 +1,4 @@
-"""Listing of archives under the roots of a server: folders, files and stores, searchable by name.
+"""`api/list`: archives under the roots of a server: folders, files and stores, searchable by name.
 
 What lies outside the roots, behind a link for instance, is not shown.
 """
@@ -54,12 +54,12 @@ class Entry:
     """In ISO 8601, UTC."""
 
 
-def list_archives(opener: ArchiveOpener, query: ApiQuery, who: Credentials) -> dict[str, Any]:
+def list_archives(opener: ArchiveOpener, query: ApiQuery, client: Credentials) -> dict[str, Any]:
     """Return a listing: of a folder, of what a search finds under it, or of the roots."""
-    lister = _Lister(opener, who)
+    lister = _Lister(opener, client)
     folder, search = query.get("folder") or None, (query.get("search") or "").strip()
     if folder is not None:
-        opener.options(folder, who)
+        opener.options(folder, client)
     if search:
         found, truncated = lister.search(folder, search)
     else:
@@ -77,21 +77,21 @@ def list_archives(opener: ArchiveOpener, query: ApiQuery, who: Credentials) -> d
 class _Lister:
     """Lists what one client may see."""
 
-    def __init__(self, opener: ArchiveOpener, who: Credentials) -> None:
-        self.opener, self.who, self.allowed = opener, who, opener.worker.roots
+    def __init__(self, opener: ArchiveOpener, client: Credentials) -> None:
+        self.opener, self.client, self.allowed = opener, client, opener.worker.roots
 
     def roots(self) -> list[Entry]:
         """Return what the operator named."""
         settings = self.opener.worker.settings
         found = []
         for url in settings.archives or [split_root(root)[0] for root in settings.roots]:
-            shown = redact_url(url)
+            name = redact_url(url)
             # A prefix that the operator lets clients read is a folder, with or without a slash at its end.
             is_prefix = not settings.archives and is_remote(url) and format_by_suffix(url) is None
             if is_prefix or is_folder(self.allowed.local_copy(url)):
-                found.append(Entry(shown, url, "folder"))
+                found.append(Entry(name, url, "folder"))
             else:
-                found.append(self._file(shown, url))
+                found.append(self._file(name, url))
         if len(self.opener.collection()) > 1:
             found.append(Entry("all of them as one dataset", COLLECTION, "archive", "combined"))
         return found
@@ -109,18 +109,18 @@ class _Lister:
         local = remote = 0
         while waiting:
             check_deadline()
-            place = waiting.popleft()
-            if is_remote(self.allowed.local_copy(place)):
+            current = waiting.popleft()
+            if is_remote(self.allowed.local_copy(current)):
                 remote += 1
             else:
                 local += 1
             if local > MAX_LOCAL_FOLDERS or remote > MAX_REMOTE_FOLDERS or len(found) > MAX_ENTRIES:
                 return found[:MAX_ENTRIES], True
             try:
-                names = self._names(place)
+                names = self._names(current)
             except InsituError:
                 continue  # a folder that cannot be listed hides nothing that could be opened
-            for entry in self._entries(place, names, text.lower()):
+            for entry in self._entries(current, names, text.lower()):
                 if text.lower() in entry.name.lower():
                     found.append(entry)
                 if entry.kind == "folder":
@@ -143,7 +143,7 @@ class _Lister:
         return found[:-1]
 
     def _names(self, folder: str) -> FolderListing:
-        return list_folder(self.allowed.local_copy(folder), self.opener.options(folder, self.who))
+        return list_folder(self.allowed.local_copy(folder), self.opener.options(folder, self.client))
 
     def _entries(self, folder: str, names: FolderListing, text: str | None = None) -> Iterator[Entry]:
         """Yield the entries of a folder; files only if a text is in their name."""
@@ -186,10 +186,10 @@ class _Lister:
         return self.opener.worker.settings.archives != () or self.allowed.path(os.path.realpath(path))
 
 
-def _combined_pattern(folder: str | None, entries: list[Entry], named: int) -> str | None:
+def _combined_pattern(folder: str | None, entries: list[Entry], collected: int) -> str | None:
     """Return the pattern of the files of a folder that may be one dataset; None if there are not several."""
     if folder is None:
-        return COLLECTION if named > 1 else None
+        return COLLECTION if collected > 1 else None
     suffixes = Counter(
         os.path.splitext(entry.url)[1]
         for entry in entries

@@ -9,15 +9,14 @@ import numpy as np
 from insitu.reading import ReadContext, read_array, read_points
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
-from insitu.server.explorer.archive_summary import type_name
-from insitu.server.explorer.shown_values import to_text, to_texts
+from insitu.server.explorer.shown_values import to_text, to_texts, type_name
 from insitu.server.explorer.spatial_dimensions import find_coordinate
 
 __all__ = ["prepare_table"]
 
 MAX_ROWS = 2000
 """Rows of one answer."""
-HELD_BYTES = 64 << 20
+CHUNK_BYTES = 64 << 20
 """Bytes that are counted for the chunks of a table."""
 
 
@@ -35,7 +34,7 @@ def prepare_table(request: ArchiveRequest) -> ApiTask:
 
     def work(context: ReadContext) -> ApiAnswer:
         flat = np.arange(start, stop)
-        places = np.unravel_index(flat, array.shape) if array.ndim and array.size else ()
+        index = np.unravel_index(flat, array.shape) if array.ndim and array.size else ()
         if not array.ndim:
             texts = [to_text(np.asarray(read_array(array, (), replace(context, name=path)))[()])][start:stop]
         elif not len(flat):
@@ -43,8 +42,8 @@ def prepare_table(request: ArchiveRequest) -> ApiTask:
         elif array.ndim == 1:
             texts = to_texts(read_array(array, slice(start, stop), replace(context, name=path)))
         else:
-            texts = to_texts(read_points(array, places, replace(context, name=path)))
-        columns = [place.tolist() for place in places] if len(flat) else [[] for _ in array.dims]
+            texts = to_texts(read_points(array, index, replace(context, name=path)))
+        columns = [positions.tolist() for positions in index] if len(flat) else [[] for _ in array.dims]
         names = list(array.dims)
         rows = (
             [[str(position) for position in row] for row in zip(*columns, strict=True)]
@@ -67,4 +66,4 @@ def prepare_table(request: ArchiveRequest) -> ApiTask:
             }
         )
 
-    return ApiTask(work, cost=HELD_BYTES)
+    return ApiTask(work, cost=CHUNK_BYTES)

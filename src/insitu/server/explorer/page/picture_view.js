@@ -1,0 +1,285 @@
+// A picture of a variable with controls, sliders and cards: what the views of its values and of its chunks share.
+
+import { askArrays, Latest } from "./api.js";
+import { changeState } from "./address.js";
+import { BAR_WIDTH, ColourBar } from "./colour_bar.js";
+import { choice, element, setOptions } from "./element.js";
+import { errorBox, LoadingBar } from "./messages.js";
+import { Picture } from "./picture.js";
+import { isWhole, sizeOf } from "./plane.js";
+import { Sliders } from "./sliders.js";
+
+/** @import { State } from "./address.js" */
+/** @import { Parameters } from "./api.js" */
+/** @import { Archive, Variable } from "./archive.js" */
+/** @import { CellScale } from "./dimension_scale.js" */
+/** @import { Child } from "./element.js" */
+/** @import { Cell } from "./picture.js" */
+/** @import { Plane } from "./plane.js" */
+
+/**
+ * How the picture of one kind is asked for and described.
+ *
+ * @typedef {object} PictureKind
+ * @property {"field" | "chunks"} route of the server's API
+ * @property {"box" | "chunk_box"} boxKey entry of the state that holds the box
+ * @property {string} className
+ * @property {string} label of the picture
+ * @property {string} loadingText
+ * @property {string} keysText what the keys do
+ * @property {(dim: string, statistic: string) => void} [onstatistic] called when a statistic is chosen
+ */
+
+/**
+ * Controls, sliders, picture, colour bar, read-out and caption of one variable. It loads what a state shows, and draws
+ * again when the window changes; a subclass says what is asked for (`update`), how it is drawn (`redraw`), and what a
+ * click and the pointer do (`pick`, `hover`).
+ *
+ * @template {object} Answer
+ * @template {CellScale} Scale
+ * @template {Plane} Shown
+ */
+export class PictureView {
+  #latest = new Latest();
+  #drawnWidth = 0;
+  /** @type {string | null} */
+  #requestKey = null;
+
+  /**
+   * @param {Archive} archive
+   * @param {Variable} variable
+   * @param {Shown} plane that is drawn first
+   * @param {PictureKind} kind
+   */
+  constructor(archive, variable, plane, kind) {
+    this.archive = archive;
+    this.variable = variable;
+    this.url = archive.url;
+    this.plane = plane;
+    this.kind = kind;
+    /** @type {State} */
+    this.state = {};
+    /** @type {Answer | null} The answer that is drawn; null before the first. */
+    this.answer = null;
+    /** @type {{ y: Scale, x: Scale } | null} The sides of the picture that is drawn. */
+    this.scales = null;
+    this.picture = new Picture(kind.label, {
+      zoom: ({ rows, columns }) => this.#zoom(rows, columns),
+      pick: (cell) => this.pick(cell),
+      hover: (cell, isSpoken) => this.hover(cell, isSpoken),
+      reset: () => this.#showWhole(),
+      step: (by) => this.sliders.step(by),
+    });
+    this.bar = new ColourBar();
+    this.sliders = new Sliders(this.url, variable, {
+      onmove: (index) => changeState({ index: { ...this.state.index, ...index } }, { replace: true }),
+      onstatistic: kind.onstatistic,
+    });
+    this.sideChoices = {
+      y: choice("Vertical axis", [], "", (dim) => this.#setSide("y", dim)),
+      x: choice("Horizontal axis", [], "", (dim) => this.#setSide("x", dim)),
+    };
+    this.wholeButton = element("button", { type: "button", onclick: () => this.#showWhole() }, "Show all");
+    this.loading = new LoadingBar();
+    this.problem = element("div", {});
+    this.stage = element("div", { class: "stage" }, this.picture.element, this.bar.element);
+    this.readout = element("div", { class: "readout", "aria-live": "off" });
+    this.spoken = element("div", { class: "visually-hidden", "aria-live": "polite" });
+    this.caption = element("p", { class: "caption muted small-text" });
+    this.element = element("div", { class: kind.className });
+    this.resizeObserver = new ResizeObserver(() => this.#redrawIfResized());
+    this.resizeObserver.observe(this.stage);
+  }
+
+  /**
+   * Put the parts of the view below each other.
+   *
+   * @param {Child[]} controls of the tool bar
+   * @param {Child[]} cards below the picture
+   */
+  assemble(controls, cards) {
+    const toolbar = { class: "toolbar", role: "group", "aria-label": "What is shown, and how" };
+    this.element.append(
+      element("div", toolbar, ...controls, this.wholeButton),
+      this.sliders.element,
+      this.loading.element,
+      this.problem,
+      this.stage,
+      this.readout,
+      this.spoken,
+      this.caption,
+      element("p", { id: "picture-keys", class: "visually-hidden" }, this.kind.keysText),
+      element("div", { class: "cards" }, cards),
+    );
+  }
+
+  /** Draw the answer. */
+  redraw() {}
+
+  /**
+   * Choose a cell.
+   *
+   * @param {Cell} _cell
+   */
+  pick(_cell) {}
+
+  /**
+   * Read a cell; null: the pointer has left.
+   *
+   * @param {Cell | null} _cell
+   * @param {boolean} _isSpoken whether a screen reader shall say it
+   */
+  hover(_cell, _isSpoken) {}
+
+  /**
+   * Draw other dimensions.
+   *
+   * @param {string} _y
+   * @param {string} _x
+   */
+  setSides(_y, _x) {}
+
+  /**
+   * Show a state.
+   *
+   * @param {State} _state
+   * @returns {Promise<void>}
+   */
+  async update(_state) {}
+
+  /**
+   * Show in the controls which plane is drawn.
+   *
+   * @param {Shown} plane
+   * @param {boolean} allowStatistics
+   */
+  showPlane(plane, allowStatistics) {
+    this.plane = plane;
+    const options = this.variable.dims.map((dim) => /** @type {[string, string]} */ ([dim, dim]));
+    if (plane.y) setOptions(this.sideChoices.y, options, plane.y);
+    if (plane.x) setOptions(this.sideChoices.x, options, plane.x);
+    this.wholeButton.disabled = isWhole(plane);
+    const rest = plane.rest.map((dim) => ({ dim, size: sizeOf(this.variable, dim) }));
+    this.sliders.show(rest, plane.index, plane.statistic, plane.over, allowStatistics);
+  }
+
+  /**
+   * Return whether the answer to these parameters is drawn, or under way.
+   *
+   * @param {Parameters} parameters
+   */
+  isRequested(parameters) {
+    return this.answer !== null && this.#requestKey === JSON.stringify(parameters);
+  }
+
+  /**
+   * Ask the server and draw its answer; return whether it came, and nothing newer was asked for meanwhile.
+   *
+   * @param {Parameters} parameters
+   */
+  async load(parameters) {
+    this.#requestKey = JSON.stringify(parameters);
+    this.element.setAttribute("aria-busy", "true");
+    this.loading.show(this.kind.loadingText);
+    let isDrawn = false;
+    try {
+      const answer = await this.#latest.run((signal) => askArrays(this.kind.route, parameters, signal));
+      if (!answer) return false;
+      this.answer = /** @type {Answer} */ (/** @type {unknown} */ (answer));
+      this.problem.replaceChildren();
+      this.stage.hidden = false;
+      this.redraw();
+      this.sliders.pictureShown();
+      isDrawn = true;
+    } catch (problem) {
+      this.#requestKey = null;
+      this.sliders.stop();
+      // The picture before stays, so that a short failure does not move the page under the pointer.
+      this.stage.hidden = !this.answer;
+      this.problem.replaceChildren(errorBox(problem, () => this.update(this.state)));
+    }
+    this.loading.hide();
+    this.element.setAttribute("aria-busy", "false");
+    return isDrawn;
+  }
+
+  /**
+   * Draw the picture between two scales.
+   *
+   * @param {Scale} y
+   * @param {Scale} x
+   * @param {object} options
+   * @param {boolean} options.yDown whether rows run downwards
+   * @param {boolean} options.equalAspect whether both sides have one scale
+   * @param {(canvas: HTMLCanvasElement) => void} options.render paints a canvas
+   */
+  drawPicture(y, x, options) {
+    this.scales = { y, x };
+    this.#drawnWidth = this.stage.clientWidth;
+    this.picture.draw({ y, x, ...options, width: this.width, maximumHeight: this.height });
+  }
+
+  /** Height of the colour bar, whose triangles reach beyond the picture. */
+  get barHeight() {
+    return this.picture.size.height + 30;
+  }
+
+  /** Pixels that there are for the picture with its axes. */
+  get width() {
+    return Math.max(200, (this.stage.clientWidth || this.element.clientWidth || innerWidth) - BAR_WIDTH - 8);
+  }
+
+  /** Pixels that the picture may be high. */
+  get height() {
+    return Math.max(220, Math.min(640, innerHeight * 0.56));
+  }
+
+  #redrawIfResized() {
+    if (this.answer && this.stage.clientWidth !== this.#drawnWidth) this.redraw();
+  }
+
+  /**
+   * @param {[number, number]} rows
+   * @param {[number, number]} columns
+   */
+  #zoom(rows, columns) {
+    if (!this.scales) return;
+    const { y, x } = this.scales;
+    changeState({ [this.kind.boxKey]: [...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)] });
+  }
+
+  #showWhole() {
+    changeState({ [this.kind.boxKey]: null });
+  }
+
+  /**
+   * Draw another dimension along a side; if it is that of the other side, they change places.
+   *
+   * @param {"y" | "x"} side
+   * @param {string} dim
+   */
+  #setSide(side, dim) {
+    const { y, x } = this.plane;
+    if (!y || !x) return;
+    if (side === "y") this.setSides(dim, x === dim ? y : x);
+    else this.setSides(y === dim ? x : y, dim);
+  }
+
+  /** Draw again, in the colours of the theme. */
+  recolour() {
+    if (this.answer) this.redraw();
+  }
+
+  /** Ask again, also if nothing changed: after the server was gone. */
+  reload() {
+    this.#requestKey = null;
+    return this.update(this.state);
+  }
+
+  /** Stop what is under way. */
+  close() {
+    this.#latest.stop();
+    this.sliders.stop();
+    this.resizeObserver.disconnect();
+  }
+}
