@@ -48,9 +48,9 @@ def offsets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def settled(cache: insitu.ChunkCache) -> None:
-    for course in get_prefetcher(cache)._courses.values():
-        if course.under_way is not None:
-            course.under_way.result(timeout=LONG)
+    for history in get_prefetcher(cache)._histories.values():
+        if history.under_way is not None:
+            history.under_way.result(timeout=LONG)
 
 
 def test_the_third_step_is_there_before_it_is_asked_for(file: Path, offsets: list[int]) -> None:

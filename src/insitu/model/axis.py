@@ -183,8 +183,8 @@ class Axis:
         second = np.minimum(firsts + 1, len(index) - 1)
         pace = np.where(extent > 1, index[second] - index[firsts], 1)
         skip = shown.skip + shown.step * (index[firsts] - self.begin(safe))
-        # An Absent cell keeps the stored extent of its neighbours, so that tiles stay alike and
-        # fuse.
+        # An Absent cell keeps the stored extent of its neighbours: only tiles of equal chunks
+        # are fused.
         skip, step = np.where(absent, 0, skip), np.where(absent, 0, shown.step * pace)
         return Axis.irregular(extent, skip, step, shown.stored), source
 

@@ -90,7 +90,7 @@ class ChunkCache:
         self.ahead = ahead
         self.hits = 0
         self.misses = 0
-        self._kept: ChunkStore = LruCache(max_bytes, _count_bytes)
+        self._chunks: ChunkStore = LruCache(max_bytes, _count_bytes)
         self.renew()
         renew_after_fork(self)
 
@@ -104,7 +104,7 @@ class ChunkCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the chunks in the cache."""
-        return self._kept.weight
+        return self._chunks.weight
 
     def get(self, key: Hashable, make: Callable[[], Chunk]) -> Chunk:
         """Return the chunk of a key; decode it if it is not in the cache.
@@ -120,10 +120,10 @@ class ChunkCache:
             error with its own context.
         """
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None:
+            found = self._chunks.get(key)
+            if found is not None:
                 self.hits += 1
-                return kept
+                return found
             flight = self._flights.get(key)
             mine = flight is None
             if flight is None:
@@ -139,7 +139,7 @@ class ChunkCache:
         try:
             chunk = _own_read_only(make())
             flight.chunk = chunk
-            self._kept.put(key, chunk)
+            self._chunks.put(key, chunk)
             return chunk
         finally:
             with self._lock:
@@ -147,11 +147,11 @@ class ChunkCache:
             flight.landed.set()
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._kept
+        return key in self._chunks
 
     def clear(self) -> None:
         """Empty the cache."""
-        self._kept.clear()
+        self._chunks.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(ChunkCache, self.max_bytes, ahead=self.ahead), ()  # a copy elsewhere begins empty
@@ -160,7 +160,7 @@ class ChunkCache:
         return f"<ChunkCache: {self.nbytes:,} of {self.max_bytes:,} bytes, {self.hits:,} hits, {self.misses:,} misses>"
 
 
-_READ, _KEPT = b"read", b"kept"
+_READ, _CACHED = b"read", b"cached"
 """What a `PartialChunkCache` notes of a chunk."""
 
 
@@ -182,7 +182,7 @@ class PartialChunkCache(ChunkCache):
 
     def __init__(self, store: ChunkStore, max_bytes: int) -> None:
         super().__init__(max_bytes)
-        self._kept = store
+        self._chunks = store
         self._noted: LruCache[tuple[str, int], bytes] = LruCache(NOTED_CHUNKS)
 
     def is_wanted(self, url: str, offsets: Sequence[int], chunk_bytes: int, chunks: int) -> bool:
@@ -203,12 +203,12 @@ class PartialChunkCache(ChunkCache):
         at_once = is_remote(url) or chunk_bytes * chunks <= KEPT_AT_ONCE_BYTES
         known = at_once or any(place in self._noted for place in places)
         for place in places:
-            self._noted.put(place, _KEPT if known else _READ)
+            self._noted.put(place, _CACHED if known else _READ)
         return known
 
-    def was_kept(self, places: Sequence[tuple[str, int]]) -> bool:
-        """Return whether chunks, given by URL and offset, were kept; they may have been evicted since."""
-        return all(self._noted.get(place) is _KEPT for place in places)
+    def was_cached(self, places: Sequence[tuple[str, int]]) -> bool:
+        """Return whether chunks, given by URL and offset, were put into the cache; they may have been evicted since."""
+        return all(self._noted.get(place) is _CACHED for place in places)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # tasks elsewhere keep nothing

@@ -68,13 +68,13 @@ class ChunkSink(ABC):
         self.chunk(grid, position, self.grids[grid].spread(position, chunk), packing)
 
     def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+        self, grid: int, group: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Take the bytes of chunks of which the same box is wanted, each by one cell."""
         raise AssertionError(f"{type(self).__name__} takes chunks one by one")
 
     def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+        self, grid: int, group: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
     ) -> bool:
         """Read uncompressed chunks from the source straight to their place.
 

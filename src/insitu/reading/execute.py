@@ -99,21 +99,21 @@ class ArraySink(ChunkSink):
         self.chunk(grid, position, here.spread(position, decoder(data, room, fetch)), packing)
 
     def decode_many(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
+        self, grid: int, group: ChunkGroup, decoder: Decoder, data: Sequence[memoryview], source: ByteSource
     ) -> None:
         """Decode chunks of which the same box is wanted."""
         window = self.windows[grid]
-        packing = alike.packing
+        packing = group.packing
         is_simple = decoder.records is None and decoder.back is None and not decoder.dtype.hasobject
         if packing is not None and is_simple:
-            self._unpack_many(window, alike, decoder, data, source, packing)
+            self._unpack_many(window, group, decoder, data, source, packing)
             return
         if packing is None and window.dtype == decoder.dtype:
-            decoder.scatter(data, alike.start, alike.extent, window, alike.places, source.read_many)
+            decoder.scatter(data, group.start, group.extent, window, group.places, source.read_many)
             return
-        inside = tuple([slice(s, s + n) for s, n in zip(alike.start, alike.extent, strict=True)])
-        for number, (chunk, place) in enumerate(zip(data, alike.at, strict=True)):
-            outside = tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])
+        inside = tuple([slice(s, s + n) for s, n in zip(group.start, group.extent, strict=True)])
+        for number, (chunk, place) in enumerate(zip(data, group.at, strict=True)):
+            outside = tuple([slice(b, b + n) for b, n in zip(place, group.extent, strict=True)])
             try:
                 values = decoder(chunk, None, source.read_many)[inside]
                 put(window, outside, values if packing is None else unpack(values, packing))
@@ -123,7 +123,7 @@ class ArraySink(ChunkSink):
     def _unpack_many(
         self,
         window: npt.NDArray[Any],
-        alike: ChunkGroup,
+        group: ChunkGroup,
         decoder: Decoder,
         data: Sequence[memoryview],
         source: ByteSource,
@@ -132,16 +132,16 @@ class ArraySink(ChunkSink):
         """Decode small chunks side by side into a block, unpack the block, and copy it to the
         output.
         """
-        extent, rest = alike.extent, alike.extent[1:]
+        extent, rest = group.extent, group.extent[1:]
         count = max(UNPACKED_BYTES // max(decoder.nbytes, 1), 1)
         for first in range(0, len(data), count):
-            chunks, places = data[first : first + count], alike.places[first : first + count]
+            chunks, places = data[first : first + count], group.places[first : first + count]
             shape = (len(chunks) * extent[0], *rest)
             stored = np.empty(shape, decoder.dtype)
             beside = np.zeros_like(places)
             beside[:, 0] = np.arange(len(chunks)) * extent[0]
             try:
-                decoder.scatter(chunks, alike.start, extent, stored, beside, source.read_many)
+                decoder.scatter(chunks, group.start, extent, stored, beside, source.read_many)
             except InsituError as problem:
                 raise problem.with_context(number=first + problem.place.pop("number", 0)) from problem.__cause__
             if (places == places[0] + beside).all():  # they lie side by side in the output, too
@@ -154,7 +154,7 @@ class ArraySink(ChunkSink):
                 put(window, outside, values[begin : begin + extent[0]])
 
     def read_into_place(
-        self, grid: int, alike: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
+        self, grid: int, group: ChunkGroup, decoder: Decoder, offset: Sequence[int], source: ReadsInto
     ) -> bool:
         """Read uncompressed chunks into the output, or through the thread's buffer where only a
         part is wanted.
@@ -162,15 +162,15 @@ class ArraySink(ChunkSink):
         window = self.windows[grid]
         if window.dtype != decoder.dtype:
             return False
-        inside = tuple([slice(s, s + n) for s, n in zip(alike.start, alike.extent, strict=True)])
-        for place, begin in zip(alike.at, offset, strict=True):
-            view = window[tuple([slice(b, b + n) for b, n in zip(place, alike.extent, strict=True)])]
-            if alike.extent == alike.shape:
+        inside = tuple([slice(s, s + n) for s, n in zip(group.start, group.extent, strict=True)])
+        for place, begin in zip(group.at, offset, strict=True):
+            view = window[tuple([slice(b, b + n) for b, n in zip(place, group.extent, strict=True)])]
+            if group.extent == group.shape:
                 read_exactly_into(source, begin, view)
                 continue
             room = get_buffer(TRANSIT_SLOT, decoder.nbytes)
             read_exactly_into(source, begin, room)
-            view[...] = room.view(decoder.dtype).reshape(alike.shape)[inside]
+            view[...] = room.view(decoder.dtype).reshape(group.shape)[inside]
         return True
 
     def chunk(self, grid: int, position: Position, chunk: npt.NDArray[Any], packing: Packing | None) -> None:

@@ -69,9 +69,9 @@ class PlanExecution:
         self.cache = cache if cache is not None else opened.cache
         self.stopped = threading.Event()
 
-    def run_resting(self) -> None:
+    def run_without_bytes(self) -> None:
         """Hand over the rows without bytes to fetch: Absent, Unwritten and Inline cells."""
-        for number, (grid, rows) in enumerate(zip(self.grids, self.plan.resting, strict=True)):
+        for number, (grid, rows) in enumerate(zip(self.grids, self.plan.without_bytes, strict=True)):
             located = grid.locations
             for row, position in zip(rows.tolist(), grid.positions(rows), strict=True):
                 check_deadline()
@@ -98,7 +98,7 @@ class PlanExecution:
         count = len(plan.row)
         if 1 < count <= CACHED_ROWS and isinstance(cache, PartialChunkCache):
             urls = [plan.sources[number].url for number in plan.source.tolist()]
-            if cache.was_kept(list(zip(urls, plan.offset.tolist(), strict=True))):
+            if cache.was_cached(list(zip(urls, plan.offset.tolist(), strict=True))):
                 return iter([(0, count)])
         return cut_batches(plan)
 
@@ -169,16 +169,16 @@ class PlanExecution:
                 located, last, chunk = grid.locations, None, None
                 takes_many = self.sink.unpacks_many if grid.packed else self.sink.takes_many
                 if takes_many and not any_shared and grid.axes is not None:
-                    for alike in grid.group_similar_rows(rows):
+                    for group in grid.group_similar_rows(rows):
                         check_deadline()
-                        decoder = prepare_chunk(grid.encodings[alike.encoding], alike.shape, alike.mask)
-                        decoded += decoder.nbytes * len(alike.rows)
-                        at = int(here[alike.rows[0]])
-                        mine = take_chunks(data, here[alike.rows])
+                        decoder = prepare_chunk(grid.encodings[group.encoding], group.shape, group.mask)
+                        decoded += decoder.nbytes * len(group.rows)
+                        at = int(here[group.rows[0]])
+                        mine = take_chunks(data, here[group.rows])
                         try:
-                            self.sink.decode_many(number, alike, decoder, mine, source)
+                            self.sink.decode_many(number, group, decoder, mine, source)
                         except InsituError as problem:
-                            at = int(here[alike.rows[problem.place.pop("number", 0)]])
+                            at = int(here[group.rows[problem.place.pop("number", 0)]])
                             raise
                     continue
                 columns = zip(
@@ -297,15 +297,15 @@ class PlanExecution:
         if (plan.tile[begin:end] != number).any():
             return False
         groups = list(grid.group_similar_rows(plan.row[begin:end]))
-        decoders = [prepare(grid.encodings[alike.encoding], alike.shape, alike.mask) for alike in groups]
+        decoders = [prepare(grid.encodings[group.encoding], group.shape, group.mask) for group in groups]
         if any(decoder.steps or decoder.back is not None or decoder.dtype.hasobject for decoder in decoders):
             return False
-        if any((length[alike.rows] != decoder.nbytes).any() for alike, decoder in zip(groups, decoders, strict=True)):
+        if any((length[group.rows] != decoder.nbytes).any() for group, decoder in zip(groups, decoders, strict=True)):
             return False  # the decoder raises the error
         started = perf_counter()
-        for alike, decoder in zip(groups, decoders, strict=True):
+        for group, decoder in zip(groups, decoders, strict=True):
             if not self.sink.read_into_place(
-                number, alike, decoder, plan.offset[begin:end][alike.rows].tolist(), source
+                number, group, decoder, plan.offset[begin:end][group.rows].tolist(), source
             ):
                 return False
         self.tally.add(end - begin, int(length.sum()), int(length.sum()), end - begin, perf_counter() - started, 0.0)
@@ -325,9 +325,8 @@ class PlanExecution:
             if self.sink.depends_on_order and decoder.records is None and not decoder.dtype.hasobject:
                 values = np.full(decoder.nbytes // decoder.dtype.itemsize, cells[-1][2], decoder.dtype)
                 chunks.append(values.view(np.uint8).data)
-        if len(chunks) == len(
-            cells
-        ):  # grouped as if they existed: of values that were kept nobody knows whether they did
+        # Grouped as if they existed: values from an earlier use do not say whether their chunks did.
+        if len(chunks) == len(cells):
             self.hand_over(begin, end, chunks, NO_SOURCE, lambda *how: prepare(*how).for_decoded_chunks)
             return
         for cell in cells:
@@ -352,7 +351,7 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
     """
     tasks = []
     for run in runs:
-        run.run_resting()
+        run.run_without_bytes()
         tasks += [partial(run.run_batch, begin, end) for begin, end in run.batches()]
 
     def stop() -> None:

@@ -189,7 +189,7 @@ class ListedTiles:
         return found
 
     def _locate_together(self) -> dict[str, Indices] | None:
-        """Return the columns of all rows, if the tables can be asked at once."""
+        """Return the columns of all rows, if the tables can be read at once."""
         tables = [tile.chunks for tile in self.tiles]
         if not isinstance(tables[0], JointlyLocated):
             return None

@@ -68,7 +68,7 @@ class ReadPlan:
     offset: Indices
     length: Indices
     """Bytes to fetch; -1: up to the end of the object."""
-    resting: tuple[Indices, ...]
+    without_bytes: tuple[Indices, ...]
     """For each tile, its rows without bytes to fetch: Inline, Unwritten, Absent."""
     covers_output: bool
     """Whether the rows fill the whole output."""
@@ -101,25 +101,25 @@ def plan_read(array: VirtualArray, selection: Selection, *, request_bytes: int |
     """
     if request_bytes is None:
         request_bytes = cost_of_request(array.tiles[0].chunks.sources if array.tiles else ())
-    wishes = (trim_to_wanted_bytes(wish, request_bytes) for wish in select_cells(array, selection))
-    return plan_tiles(array, selection, wishes)
+    selections = (trim_to_wanted_bytes(touched, request_bytes) for touched in select_cells(array, selection))
+    return plan_tiles(array, selection, selections)
 
 
-def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileSelection]) -> ReadPlan:
+def plan_tiles(array: VirtualArray, selection: Selection, selections: Iterable[TileSelection]) -> ReadPlan:
     """Locate the selected cells of tiles, and sort them in the order of fetching."""
     numbers: dict[Source, int] = {}
-    tiles, located, resting, columns = [], [], [], []
+    tiles, located, without_bytes, columns = [], [], [], []
     elements = 0
-    for number, wish in enumerate(wishes):
+    for number, touched in enumerate(selections):
         check_deadline()
-        rows = wish.locate()
-        if not isinstance(wish, ListedSelection):  # listed chunks are encoded
-            rows = _narrow_to_parts(wish, rows)
+        rows = touched.locate()
+        if not isinstance(touched, ListedSelection):  # listed chunks are encoded
+            rows = _narrow_to_parts(touched, rows)
         source = np.asarray(rows.source)
         stored = np.flatnonzero(source >= 0)
         # A table may compute its sources, one for each chunk: only those in use are computed.
         used, at = np.unique(source[stored], return_inverse=True)
-        pool = wish.sources
+        pool = touched.sources
         known = np.array([numbers.setdefault(pool[n], len(numbers)) for n in used.tolist()] or [0], np.int32)
         columns.append(
             (
@@ -130,10 +130,10 @@ def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileS
                 np.asarray(rows.length[stored], np.int64),
             )
         )
-        resting.append(np.flatnonzero(source < 0))
-        tiles.append(wish)
+        without_bytes.append(np.flatnonzero(source < 0))
+        tiles.append(touched)
         located.append(rows)
-        elements += wish.count_shown()
+        elements += touched.count_shown()
     tile, row, source, offset, length = _join_columns(columns)
     order = np.lexsort((offset, source))
     return ReadPlan(
@@ -147,7 +147,7 @@ def plan_tiles(array: VirtualArray, selection: Selection, wishes: Iterable[TileS
         source=source[order],
         offset=offset[order],
         length=length[order],
-        resting=tuple(resting),
+        without_bytes=tuple(without_bytes),
         covers_output=elements == int(np.prod(selection.result_shape, dtype=object)),
     )
 
@@ -161,21 +161,21 @@ def _join_columns(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
 
 
-def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocations:
+def _narrow_to_parts(touched: TileSelection, rows: ChunkLocations) -> ChunkLocations:
     """Return the rows of a tile of uncompressed chunks with the byte ranges of just the trimmed
     parts.
     """
-    if not any(part.first.any() for part in wish.parts) and not _is_cut_short(wish):
+    if not any(part.first.any() for part in touched.parts) and not _is_cut_short(touched):
         return rows
-    cells = [part.cell for part in wish.parts]
-    full = [np.maximum(axis.stored_lengths(c), 1) for axis, c in zip(wish.tile.axes, cells, strict=True)]
-    itemsizes = np.array([encoding.dtype.itemsize for encoding in wish.tile.encodings])
-    stride = itemsizes[np.asarray(rows.encoding)].reshape(wish.grid)
-    shift = np.zeros(wish.grid, np.int64)
+    cells = [part.cell for part in touched.parts]
+    full = [np.maximum(axis.stored_lengths(c), 1) for axis, c in zip(touched.tile.axes, cells, strict=True)]
+    itemsizes = np.array([encoding.dtype.itemsize for encoding in touched.tile.encodings])
+    stride = itemsizes[np.asarray(rows.encoding)].reshape(touched.grid)
+    shift = np.zeros(touched.grid, np.int64)
     length = stride.copy()
     for axis in reversed(range(len(cells))):
         along = tuple(-1 if i == axis else 1 for i in range(len(cells)))
-        part = wish.parts[axis]
+        part = touched.parts[axis]
         shift = shift + stride * part.first.reshape(along)
         stride = stride * full[axis].reshape(along)
         length = length * part.stored.reshape(along)
@@ -186,7 +186,7 @@ def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocation
         row = int(np.flatnonzero(short)[0])
         raise CodecError(
             f"an uncompressed chunk has {int(rows.length[row])} bytes instead of {int(stride.reshape(-1)[row])}",
-            url=wish.tile.chunks.sources[int(source[row])].url if source[row] >= 0 else None,
+            url=touched.tile.chunks.sources[int(source[row])].url if source[row] >= 0 else None,
             offset=int(rows.offset[row]),
             length=int(rows.length[row]),
         )
@@ -198,9 +198,9 @@ def _narrow_to_parts(wish: TileSelection, rows: ChunkLocations) -> ChunkLocation
     )
 
 
-def _is_cut_short(wish: TileSelection) -> bool:
+def _is_cut_short(touched: TileSelection) -> bool:
     """Return whether some part takes fewer elements than its chunk has stored."""
-    for part, axis in zip(wish.parts, wish.tile.axes, strict=True):
+    for part, axis in zip(touched.parts, touched.tile.axes, strict=True):
         if not (part.stored == np.maximum(axis.stored_lengths(part.cell), 1)).all():
             return True
     return False

@@ -70,7 +70,7 @@ def read_points(
     # One axis for all points, then the sliced dimensions.
     table = out.reshape(math.prod(shape[: len(shape) - len(strides)]), *(stride.length for stride in strides.values()))
     groups = list(_group_by_tile(array, dict(zip(paired, flat, strict=True)), strides))
-    plan = plan_tiles(array, Selection.of(..., array.shape), [group.wish for group in groups])
+    plan = plan_tiles(array, Selection.of(..., array.shape), [group.touched for group in groups])
     if _has_gaps(array):
         table[...] = array.absent_value()
     with (context or ReadContext()).open_sources() as opened:
@@ -109,12 +109,12 @@ def _pair_indices(
 class _PointGroup:
     """Points of one tile that lie in one chunk along the paired axes."""
 
-    __slots__ = ("inner", "paired", "points", "sliced", "wish")
+    __slots__ = ("inner", "paired", "points", "sliced", "touched")
 
     def __init__(
-        self, wish: TileSelection, points: Indices, inner: list[Indices], paired: list[int], sliced: list[int]
+        self, touched: TileSelection, points: Indices, inner: list[Indices], paired: list[int], sliced: list[int]
     ) -> None:
-        self.wish = wish
+        self.touched = touched
         self.points = points
         """Rows of the output for the points."""
         self.inner = inner
@@ -195,8 +195,8 @@ def _group_by_chunk(
                 first=np.zeros(1, np.int64),
             )
             inner.append(inside)
-        wish = TileSelection(tile, tuple(here[i] for i in range(len(tile.axes))), place)
-        cut = trim_to_wanted_bytes(wish, REQUEST_BYTES) if len(mine) == 1 else wish
+        touched = TileSelection(tile, tuple(here[i] for i in range(len(tile.axes))), place)
+        cut = trim_to_wanted_bytes(touched, REQUEST_BYTES) if len(mine) == 1 else touched
         inner = [inside - cut.parts[axis].first[0] for inside, axis in zip(inner, paired, strict=True)]
         yield _PointGroup(cut, points[mine], inner, paired, sliced)
 

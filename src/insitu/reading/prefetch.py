@@ -54,7 +54,7 @@ class Prefetcher:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._courses: LruCache[int, _ReadHistory] = LruCache(MAX_REMEMBERED_ARRAYS)
+        self._histories: LruCache[int, _ReadHistory] = LruCache(MAX_REMEMBERED_ARRAYS)
         self.guessed = 0
         """Number of steps that were prefetched."""
         self.right = 0
@@ -65,11 +65,11 @@ class Prefetcher:
         awaited = []
         with self._lock:
             for array, selection in steps:
-                course = self._courses.get(id(array))
-                if course is not None and course.guess is not None and _is_same_selection(course.guess, selection):
+                history = self._histories.get(id(array))
+                if history is not None and history.guess is not None and _is_same_selection(history.guess, selection):
                     self.right += 1
-                    if course.under_way is not None:
-                        awaited.append(course.under_way)
+                    if history.under_way is not None:
+                        awaited.append(history.under_way)
         for future in awaited:
             future.result()
 
@@ -79,20 +79,20 @@ class Prefetcher:
         """Predict what comes after these reads, and start to prefetch it."""
         for array, selection in steps:
             with self._lock:
-                course = self._courses.pop(id(array))
-                if course is None:
-                    course = _ReadHistory(array, selection)
+                history = self._histories.pop(id(array))
+                if history is None:
+                    history = _ReadHistory(array, selection)
                     guess = None
                 else:
-                    guess = predict_next(course.last, selection, array.shape)
-                    course.last = selection
-                self._courses.put(id(array), course)
-                if course.under_way is not None and not course.under_way.done():
+                    guess = predict_next(history.last, selection, array.shape)
+                    history.last = selection
+                self._histories.put(id(array), history)
+                if history.under_way is not None and not history.under_way.done():
                     continue  # one step at a time
-                course.guess, course.under_way = guess, None
+                history.guess, history.under_way = guess, None
                 if guess is not None:
                     self.guessed += 1
-                    course.under_way = _submit(array, guess, cache, storage_options)
+                    history.under_way = _submit(array, guess, cache, storage_options)
 
 
 def predict_next(before: Selection, now: Selection, shape: tuple[int, ...]) -> Selection | None:

@@ -58,17 +58,17 @@ def read_array(
     done = ReadStatistics()
     chosen = Selection.of(selection, array.shape)
     values = _make_output(array, chosen, out, name)
-    follower = get_prefetcher(cache) if cache is not None and cache.ahead else None
-    if follower is not None:
-        follower.wait_for_pending([(array, chosen)])
+    prefetcher = get_prefetcher(cache) if cache is not None and cache.ahead else None
+    if prefetcher is not None:
+        prefetcher.wait_for_pending([(array, chosen)])
     if values.size:
         with context.open_sources() as opened:
             if not _read_few_chunks(array, chosen, values, opened.pool, done, cache):
                 work = plan_read(array, chosen)
                 planned = perf_counter()
                 execute(work, values, opened.pool, name, done, cache)
-    if follower is not None and cache is not None:
-        follower.prefetch_next([(array, chosen)], cache, context.storage_options)
+    if prefetcher is not None and cache is not None:
+        prefetcher.prefetch_next([(array, chosen)], cache, context.storage_options)
     done.add_seconds(planned - started, perf_counter() - started)
     if log.isEnabledFor(logging.DEBUG):
         log.debug(format_summary(array, values.shape, done, name))
@@ -102,11 +102,11 @@ def read_arrays(
     sources
         Open sources; None: they are opened here with `storage_options`, and closed at the end.
     """
-    follower = get_prefetcher(cache) if cache is not None and cache.ahead else None
-    course: list[tuple[VirtualArray, Selection]] = []
-    if follower is not None:
-        course = [(array, Selection.of(part, array.shape)) for array, part in requests]
-        follower.wait_for_pending(course)
+    prefetcher = get_prefetcher(cache) if cache is not None and cache.ahead else None
+    steps: list[tuple[VirtualArray, Selection]] = []
+    if prefetcher is not None:
+        steps = [(array, Selection.of(part, array.shape)) for array, part in requests]
+        prefetcher.wait_for_pending(steps)
     known: Sequence[str | None] = names if names is not None else [None] * len(requests)
     chosen = [Selection.of(selection, array.shape) for array, selection in requests]
     values = [
@@ -126,8 +126,8 @@ def read_arrays(
                 rest = []
         jobs = [(plan_read(requests[number][0], chosen[number]), values[number], known[number]) for number in rest]
         execute_all(jobs, opened, tally, cache)
-    if follower is not None and cache is not None:
-        follower.prefetch_next(course, cache, storage_options)
+    if prefetcher is not None and cache is not None:
+        prefetcher.prefetch_next(steps, cache, storage_options)
     return values
 
 

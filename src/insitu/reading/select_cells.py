@@ -41,7 +41,7 @@ def count_places(outside: Picker) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices(Sequence[slice]):
-    """Many slices, as columns: a Python object is made only of the slice that is asked for."""
+    """Many slices, as columns: a Python object is made only of a slice that is needed."""
 
     start: Indices
     stop: Indices

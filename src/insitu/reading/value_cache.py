@@ -96,8 +96,8 @@ class ValueCache:
 
     def get(self, key: KeptKey) -> Values | None:
         """Return the values that are kept under a key, read-only."""
-        kept = self._values.get(key.number)
-        return None if kept is None else kept[1]
+        entry = self._values.get(key.number)
+        return None if entry is None else entry[1]
 
     def keep(self, key: KeptKey, values: Values, owner: Owner | None) -> Values:
         """Keep values until their owner is closed; return them read-only."""
@@ -114,7 +114,7 @@ class ValueCache:
 
     def release(self, owner: Owner) -> None:
         """Forget all values that belong to a dataset."""
-        self._values.pop_if(lambda kept: kept[0] == owner.number)
+        self._values.pop_if(lambda entry: entry[0] == owner.number)
 
     def clear(self) -> None:
         """Forget all values."""
@@ -130,7 +130,7 @@ class ValueCache:
             self._values.pop(self._gone_keys.popleft())
         gone = {self._gone_owners.popleft() for _ in range(len(self._gone_owners))}
         if gone:
-            self._values.pop_if(lambda kept: kept[0] in gone)
+            self._values.pop_if(lambda entry: entry[0] in gone)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return default_value_cache, ()  # what was read here is not there
@@ -150,8 +150,8 @@ class _OwnedChunks:
 
     def get(self, key: Hashable) -> Values | None:
         """Return a chunk."""
-        kept = self._cache._values.get((self._owner, key))
-        return None if kept is None else kept[1]
+        entry = self._cache._values.get((self._owner, key))
+        return None if entry is None else entry[1]
 
     def put(self, key: Hashable, value: Values) -> None:
         """Keep a chunk."""
@@ -160,14 +160,14 @@ class _OwnedChunks:
 
     def clear(self) -> None:
         """Forget the chunks, and all that is kept for the dataset."""
-        self._cache._values.pop_if(lambda kept: kept[0] == self._owner)
+        self._cache._values.pop_if(lambda entry: entry[0] == self._owner)
 
     def __contains__(self, key: object) -> bool:
         return (self._owner, key) in self._cache._values
 
 
-def _count_bytes(kept: tuple[int | None, Values]) -> int:
-    return kept[1].nbytes
+def _count_bytes(entry: tuple[int | None, Values]) -> int:
+    return entry[1].nbytes
 
 
 _default: ValueCache | None = None

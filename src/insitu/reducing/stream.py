@@ -109,13 +109,13 @@ class _PartialResult:
         """Make the projections of the tiles of a plan."""
         self.projections = [TileProjection(touched, self.selection, self.axes) for touched in plan.tiles]
         self.windows = [projection.windows(self.partial) for projection in self.projections]
-        self.untouched = len(plan.tiles) == 1 and not len(plan.resting[0]) and not self.projections[0].is_listed
+        self.untouched = len(plan.tiles) == 1 and not len(plan.without_bytes[0]) and not self.projections[0].is_listed
 
     def without_constants(self, plan: ReadPlan) -> ReadPlan:
         """Add the cells without stored bytes, and return the plan without them."""
         inline = []
         for projection, window, located, rows in zip(
-            self.projections, self.windows, plan.locations, plan.resting, strict=True
+            self.projections, self.windows, plan.locations, plan.without_bytes, strict=True
         ):
             check_deadline()
             if projection.is_listed:  # cell by cell, as those with bytes
@@ -123,7 +123,7 @@ class _PartialResult:
                 continue
             add_constants(plan.array, projection, located, rows, self.reduction, window)
             inline.append(rows[np.asarray(located.source)[rows] == INLINE])
-        return replace(plan, resting=tuple(inline))
+        return replace(plan, without_bytes=tuple(inline))
 
     def put(self, place: tuple[int, Position], partial: Partial) -> None:
         """Merge a partial into its place."""
@@ -177,9 +177,9 @@ class _StreamingPass:
 
     def run(self) -> Generator[BatchReducer, None, None]:
         """Yield the partials of the batches, in the order of the plan."""
-        if any(len(rows) for rows in self.plan.resting):
+        if any(len(rows) for rows in self.plan.without_bytes):
             measuring = BatchReducer(self.grids, self.projections, self.reduction, self.known)
-            self._runner(measuring).run_resting()
+            self._runner(measuring).run_without_bytes()
             measuring.flush()
             yield measuring
         tasks = list(cut_slabs(self.plan))

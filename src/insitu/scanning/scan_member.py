@@ -297,7 +297,7 @@ def _scan_wanted(source: ByteSource, job: Job) -> VirtualGroup:
     return group
 
 
-def scan_one_group(source: ByteSource, job: Job, variables: Sequence[str] | None = None) -> VirtualGroup:
+def scan_one_group(source: ByteSource, job: Job, variables: tuple[str, ...] | None = None) -> VirtualGroup:
     """Return one scanned group of a file.
 
     Variables of groups below it that cannot be read do not matter.
@@ -312,7 +312,7 @@ def scan_one_group(source: ByteSource, job: Job, variables: Sequence[str] | None
     variables
         Which of the group; all if not given.
     """
-    wanted = replace(job.scan, variables=None if variables is None else tuple(variables), errors="raise")
+    wanted = replace(job.scan, variables=variables, errors="raise")
     try:
         return scan_source(source, wanted)
     except (UnsupportedError, FormatError, CodecError) as problem:

@@ -95,8 +95,8 @@ class StoredChunks:
             return
         for begin, rows in self.array.blocks(CELLS_PER_BLOCK):
             source = np.asarray(rows.source)
-            kept = np.flatnonzero((source >= 0) | (source == INLINE)) + begin
-            yield from zip(*(axis.tolist() for axis in np.unravel_index(kept, self.array.grid)), strict=True)
+            written = np.flatnonzero((source >= 0) | (source == INLINE)) + begin
+            yield from zip(*(axis.tolist() for axis in np.unravel_index(written, self.array.grid)), strict=True)
 
     def _has_inline(self) -> bool:
         return bool((np.asarray(next(self.array.blocks())[1].source) == INLINE).any())

@@ -56,12 +56,16 @@ def choose_value_form(array: VirtualArray) -> ValueForm:
     dtype = array.dtype
     if dtype.kind == "M":
         unit = _time_unit(dtype)
-        said = {"units": f"{_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian"}
-        return ValueForm(np.dtype("<i8"), lambda values: values.astype(f"<M8[{unit}]").view("<i8"), said, _MISSING_TIME)
+        attributes = {"units": f"{_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian"}
+        return ValueForm(
+            np.dtype("<i8"), lambda values: values.astype(f"<M8[{unit}]").view("<i8"), attributes, _MISSING_TIME
+        )
     if dtype.kind == "m":
         unit = _time_unit(dtype)
-        said = {"units": _UNITS[unit]}
-        return ValueForm(np.dtype("<i8"), lambda values: values.astype(f"<m8[{unit}]").view("<i8"), said, _MISSING_TIME)
+        attributes = {"units": _UNITS[unit]}
+        return ValueForm(
+            np.dtype("<i8"), lambda values: values.astype(f"<m8[{unit}]").view("<i8"), attributes, _MISSING_TIME
+        )
     if dtype.kind == "O":
         kinds = [kind for tile in array.tiles for kind in tile.packings.kinds]
         calendars = {kind.calendar for kind in kinds if kind.calendar is not None}
