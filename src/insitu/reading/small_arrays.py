@@ -22,8 +22,10 @@ import numpy.typing as npt
 
 from insitu.cf.unpack import unpack
 from insitu.codecs import decode
+from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.errors import InsituError, TruncatedError
 from insitu.model import IDENTITY, Columns, Packing, Source, VirtualArray
+from insitu.model.axis import Indices
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far
@@ -37,8 +39,6 @@ SMALL_BYTES = 256 << 10
 """Larger arrays are read by a plan, by several threads."""
 MAX_SPAN_BYTES = 4 << 20
 """Span of the file that the steps of an array may cover."""
-MERGED_GAP_BYTES = 16 << 10
-"""Ranges of the file that are closer than this are read as one."""
 MAX_STORED_BYTES = 1 << 20
 """Bytes of an array, stored, that are fetched to decode a file: a larger one is read like any other."""
 
@@ -147,8 +147,9 @@ def _read_source(
     tally: ReadStatistics | None,
 ) -> None:
     with opened.acquire(source) as file:
-        ranges = [(place.offset, place.end - place.offset) for _, place in places]
-        blocks, requests, fetched = _fetch_ranges(file, ranges, MERGED_GAP_BYTES)
+        offset = np.array([place.offset for _, place in places], np.int64)
+        length = np.array([place.end - place.offset for _, place in places], np.int64)
+        blocks, requests, fetched = _fetch_ranges(file, offset, length)
     decoded = 0
     for (number, place), block in zip(places, blocks, strict=True):
         array, out = jobs[number]
@@ -166,72 +167,55 @@ def _read_source(
         tally.add(requests, fetched, decoded, sum(place.count for _, place in places), 0.0, 0.0)
 
 
-def _fetch_ranges(
-    source: ByteSource, ranges: Sequence[tuple[int, int]], gap: int = 0
-) -> tuple[list[memoryview], int, int]:
-    """Return the bytes of ranges in any order, the number of requests, and the number of bytes fetched.
-
-    Ranges of which the distance is at most `gap` are read as one: labels are often cut into chunks of a
-    few bytes, and records lie beside each other.
-    """
-    low: list[int] = []
-    high: list[int] = []
-    which = [0] * len(ranges)
-    for number in sorted(range(len(ranges)), key=ranges.__getitem__):
-        offset, length = ranges[number]
-        if not low or offset > high[-1] + gap:
-            low.append(offset)
-            high.append(offset)
-        high[-1] = max(high[-1], offset + length)
-        which[number] = len(low) - 1
-    lengths = [end - begin for begin, end in zip(low, high, strict=True)]  # a hostile end may exceed 64 bits
-    blocks, requests, fetched = fetch_rows(source, np.array(low, np.int64), np.array(lengths, np.int64))
-    pieces = [
-        blocks[block][offset - low[block] : offset - low[block] + length]
-        for (offset, length), block in zip(ranges, which, strict=True)
-    ]
+def _fetch_ranges(source: ByteSource, offset: Indices, length: Indices) -> tuple[list[memoryview], int, int]:
+    """Return the bytes of ranges in any order, the number of requests, and the number of bytes fetched."""
+    order = np.argsort(offset, kind="stable")
+    rows, requests, fetched = fetch_rows(source, offset[order], length[order])
+    if isinstance(rows, ChunkBatch):  # as lists of numbers: labels may be cut into thousands of chunks of a few bytes
+        block, begin, nbytes = rows.columns
+        view = memoryview(block)
+        rows = [view[low : low + size] for low, size in zip(begin.tolist(), nbytes.tolist(), strict=True)]
+    pieces = list(rows)
+    for place, piece in zip(order.tolist(), rows, strict=True):
+        pieces[place] = piece
     return pieces, requests, fetched
 
 
 def fetch_small(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[str, ChunkBytes]:
     """Return the chunks, as stored, of those arrays that are small and plain, fetched in one batch."""
-    ranges: list[tuple[int, int]] = []
-    found: dict[str, slice] = {}
     own = source.describe().url if arrays else ""
-    for name, array in arrays.items():
-        mine = _chunk_ranges(array, own)
-        if mine:
-            found[name] = slice(len(ranges), len(ranges) + len(mine))
-            ranges += mine
-    if not ranges:
+    found = {name: columns for name, array in arrays.items() if (columns := _chunk_ranges(array, own)) is not None}
+    if not found:
         return {}
+    offset, length = (np.concatenate(columns).astype(np.int64) for columns in zip(*found.values(), strict=True))
     try:
-        blocks, _, _ = _fetch_ranges(source, ranges)
+        blocks, _, _ = _fetch_ranges(source, offset, length)
     except TruncatedError as problem:
         raise problem.with_context(url=source.url) from None
-    return {name: tuple([bytes(block) for block in blocks[part]]) for name, part in found.items()}
+    ends = np.cumsum([len(columns[0]) for columns in found.values()]).tolist()
+    parts = zip([0, *ends], ends, strict=False)
+    return {name: tuple(map(bytes, blocks[slice(*part)])) for name, part in zip(found, parts, strict=True)}
 
 
-def _chunk_ranges(array: VirtualArray, own: str) -> list[tuple[int, int]]:
-    """Return the byte ranges of small, plain chunks in this file; else an empty list."""
+def _chunk_ranges(array: VirtualArray, own: str) -> tuple[Indices, Indices] | None:
+    """Return offsets and lengths of small, plain chunks in this file; else None."""
     if len(array.tiles) != 1:
-        return []
+        return None
     tile = array.tiles[0]
     table = tile.chunks
     if not isinstance(table, Columns) or len(table.sources) != 1 or len(tile.encodings) != 1:
-        return []
+        return None
     if table.sources[0].url != own:
-        return []  # a document that describes another file, a file with its data elsewhere
+        return None  # a document that describes another file, a file with its data elsewhere
     if tile.encodings[0].dtype.hasobject or table.source.any() or not _is_contiguous_in_order(array):
-        return []  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
+        return None  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
     cells = math.prod(table.shape)
     if cells > MAX_STORED_BYTES // 16:
-        return []
-    lengths = table.length.reshape(-1).tolist() * (cells // table.length.size)
-    if min(lengths, default=-1) < 0 or sum(lengths) > MAX_STORED_BYTES:
-        return []
-    offsets = table.offset.reshape(-1).tolist()
-    return list(zip(offsets, lengths, strict=True)) if len(offsets) == cells else []
+        return None
+    offset, length = table.offset.reshape(-1), np.tile(table.length.reshape(-1), cells // table.length.size)
+    if not cells or len(offset) != cells or length.min() < 0 or length.max() > MAX_STORED_BYTES:
+        return None  # of hostile lengths the sum may exceed 64 bits: each is compared first
+    return (offset, length) if length.sum() <= MAX_STORED_BYTES else None
 
 
 def _is_contiguous_in_order(array: VirtualArray) -> bool:
@@ -249,7 +233,7 @@ def values_from_chunks(array: VirtualArray, blocks: ChunkBytes) -> npt.NDArray[A
     tile = array.tiles[0]
     encoding = tile.encodings[0]
     shape = tuple(axis.size for axis in tile.axes)
-    if encoding.raw and shape and all(len(block) == math.prod(shape) * encoding.dtype.itemsize for block in blocks):
+    if encoding.raw and shape and set(map(len, blocks)) == {math.prod(shape) * encoding.dtype.itemsize}:
         joined = np.frombuffer(b"".join(blocks), encoding.dtype).reshape(-1, *shape[1:])
     else:
         masks = (
