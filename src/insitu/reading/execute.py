@@ -199,11 +199,12 @@ def _decode_box(
     if packing is None:
         decoder.place(data, inside, target, fetch)
         return
-    stored = _get_transit_room(decoder, target.shape)
-    if stored is None:
-        stored = np.empty(target.shape, decoder.dtype)
-    decoder.place(data, inside, stored, fetch)
-    unpack(stored, packing, target)
+    room = _get_transit_room(decoder, target.shape)
+    if room is None:  # what is decoded is of another type than the chunk: texts and other objects
+        unpack(decoder(data, None, fetch)[inside], packing, target)
+        return
+    decoder.place(data, inside, room, fetch)
+    unpack(room, packing, target)
 
 
 def _get_transit_room(decoder: Decoder, shape: tuple[int, ...]) -> npt.NDArray[Any] | None:
