@@ -14,11 +14,12 @@ __all__ = ["check", "insitu", "tensorstore", "zarr_native", "zarrs"]
 
 def insitu(path: str, warm: str, slabs: Slabs | None = None) -> Callable[[], list[Any]]:
     """Our own: look at the metadata, then read."""
+    from insitu.formats.scan_request import ScanRequest
     from insitu.formats.zarr import open_zarr
     from insitu.reading import read_array
 
     def opened(where: str) -> Iterator[Read]:
-        group = open_zarr(where)
+        group = open_zarr(where, ScanRequest())
         assert group is not None
         (array,) = group.arrays.values()
         yield lambda slab: read_array(array, slab)
