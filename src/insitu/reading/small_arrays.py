@@ -173,7 +173,7 @@ def _fetch_ranges(source: ByteSource, offset: Indices, length: Indices) -> tuple
     rows, requests, fetched = fetch_rows(source, offset[order], length[order])
     if isinstance(rows, ChunkBatch):  # as lists of numbers: labels may be cut into thousands of chunks of a few bytes
         block, begin, nbytes = rows.columns
-        view = memoryview(block)
+        view: memoryview = block.data
         rows = [view[low : low + size] for low, size in zip(begin.tolist(), nbytes.tolist(), strict=True)]
     pieces = list(rows)
     for place, piece in zip(order.tolist(), rows, strict=True):
