@@ -1,8 +1,8 @@
 """Run commands of insitu in forks of one process that has imported everything, or in new interpreters.
 
 A new interpreter imports for one to two seconds of processor time before a command begins, and the tests run
-hundreds of commands and servers; a fork begins at once. The process that is forked does nothing but import, so a
-fork inherits neither threads nor event loops. Where forks are not to be had (outside Linux), or where the
+hundreds of commands and servers; a fork begins at once. The process that is forked does nothing but import, so it
+has no event loops and no threads but those of libraries that prepare for forks (BLAS, Arrow's allocator). Where forks are not to be had (outside Linux), or where the
 environment changes what an interpreter imports, a command gets a new interpreter.
 
 Run as a program, this is the process that is forked: it ends when its standard input does.
