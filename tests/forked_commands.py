@@ -2,8 +2,9 @@
 
 A new interpreter imports for one to two seconds of processor time before a command begins, and the tests run
 hundreds of commands and servers; a fork begins at once. The process that is forked does nothing but import, so it
-has no event loops and no threads but those of libraries that prepare for forks (BLAS, Arrow's allocator). Where forks are not to be had (outside Linux), or where the
-environment changes what an interpreter imports, a command gets a new interpreter.
+has no event loops and no threads but those of libraries that prepare for forks (BLAS, Arrow's allocator). Where
+forks are not to be had (outside Linux), or where the environment changes what an interpreter imports, a command
+gets a new interpreter.
 
 Run as a program, this is the process that is forked: it ends when its standard input does.
 """
