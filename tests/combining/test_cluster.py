@@ -138,4 +138,4 @@ def _scan_arguments(client: Any) -> tuple[Any, ...]:
     from insitu.engines.choose import engine_for
     from insitu.scanning.scan_member import Job
 
-    return Job(), None, engine_for(client), None, None
+    return Job(), engine_for(client), None, None

@@ -19,7 +19,7 @@ import xarray as xr
 
 import insitu
 from insitu import archive
-from insitu.combining import cached_archive
+from insitu.combining import cached_archive, combine
 from insitu.scanning import scan_cache
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder
 from insitu.sources.opened_urls import record_opened_urls
@@ -156,8 +156,8 @@ def test_other_decoding(
     first = open_it(given, **more, **how)
     assert len(cache.entries()) == 1
     with monkeypatch.context() as patch:
-        for name in ("scan_member", "scan_many"):
-            patch.setattr(archive, name, None)
+        for module, name in ((archive, "scan_member"), (archive, "scan_many"), (combine, "scan_many")):
+            patch.setattr(module, name, None)
         again, opened = _recorded(lambda: open_it(given, **more, **how))
     assert not opened & set(paths)
     _assert_same(again, first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,40 +20,43 @@ from fixtures.agreement import ours
 from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import random_archive, write_archive
 from insitu.combining import scan_journal, scan_portions
-from insitu.combining.file_table import FileTable, JoinPlan
-from insitu.combining.recipe import Recipe
+from insitu.combining.arrange import arrange_by_labels
+from insitu.combining.combine_rules import CombineRules
+from insitu.combining.files_table import FilesTable
+from insitu.combining.join_pieces import Lines, plan_lines
+from insitu.combining.scan_many import scan_many
 from insitu.combining.scan_progress import ScanProgress
 from insitu.engines.executor import ThisThread
 from insitu.errors import AccessError, CombineError, InsituError
 from insitu.model import VirtualArray
-from insitu.open_options import OpenOptions
+from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Job, make_loader
 from insitu.xarray_bridge import open_mfdataset
 
 
-class Tables:
-    """Whether files were joined as tables."""
+class Pieces(list[dict[int, Member]]):
+    """What each opening on an engine joined: the members, by the number of their first file."""
 
-    def __init__(self) -> None:
-        self.made = self.refused = 0
+    @property
+    def counts(self) -> list[int]:
+        """Return how many pieces each opening had to join in the end."""
+        return list(map(len, self))
 
 
 @pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
-    """Count the tables; portions are as small as can be, and trees as deep."""
-    counts = Tables()
-    original = scan_portions.PortionScan.run
+def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
+    """Record the pieces; portions are as small as can be, and trees as deep."""
+    found = Pieces()
+    original = scan_portions.PortionScan.pieces
 
-    def counted(scan: scan_portions.PortionScan) -> FileTable | None:
-        table = original(scan)
-        counts.made += table is not None
-        counts.refused += bool(scan.refused)
-        return table
+    def recorded(scan: scan_portions.PortionScan, lines: Lines | None) -> Any:
+        found.append(dict(original(scan, lines)))
+        return found[-1]
 
-    monkeypatch.setattr(scan_portions.PortionScan, "run", counted)
+    monkeypatch.setattr(scan_portions.PortionScan, "pieces", recorded)
     monkeypatch.setattr(scan_portions, "PORTIONS", 3)
     monkeypatch.setattr(scan_portions, "FAN_IN", 2)
-    return counts
+    return found
 
 
 def same(paths: Any, **options: Any) -> None:
@@ -86,50 +89,52 @@ def test_any_files(archive: list[Part], options: dict[str, Any], nested: str | N
 
 
 @pytest.mark.parametrize("first", [0, 25])
-def test_random_archives(tmp_path: Path, tables: Tables, first: int) -> None:
+def test_random_archives(tmp_path: Path, pieces: Pieces, first: int) -> None:
+    joined = 0
     for seed in range(first, first + 25):
         archive = random_archive(seed, calendars=seed % 3 == 0, orders=seed % 4 == 0)
         (tmp_path / str(seed)).mkdir()
+        paths = write_archive(tmp_path / str(seed), archive)
         try:
-            same(write_archive(tmp_path / str(seed), archive), **archive.options)
+            same(paths, **archive.options)
         except Exception as problem:
             problem.add_note(f"seed {seed}, {archive.options}")
             raise
-    assert tables.made
+        joined += bool(pieces) and len(pieces.pop()) < len(paths)
+    assert joined >= 5
 
 
-def test_files_that_agree_are_one_run(tmp_path: Path, tables: Tables) -> None:
+def test_files_that_agree_are_one_piece(tmp_path: Path, pieces: Pieces) -> None:
     """Their chunk tables are one tile, their sources one list for all variables."""
     paths = write_all(tmp_path, [Part(first=2 * i, stored="i2", packing=3) for i in range(12)])
-    found: list[FileTable] = []
-    original = scan_portions.PortionScan.run
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_portions.PortionScan, "run", lambda scan: found.append(original(scan)) or found[-1])
-        ds = open_mfdataset(paths, parallel=ThisThread())
-    assert (tables.made, tables.refused) == (1, 0)
-    ((run,),) = found[0].groups.values()
-    assert run.files == 12
-    arrays = [v.data for v in run.member.variables.values() if isinstance(v.data, VirtualArray)]
+    ds = open_mfdataset(paths, parallel=ThisThread())
+    ((whole,),) = (found.values() for found in pieces)
+    assert whole.sizes["time"] == ds.sizes["time"]
+    arrays = [v.data for v in whole.variables.values() if isinstance(v.data, VirtualArray)]
     assert all(len(array.tiles) == 1 for array in arrays)
     assert len({id(array.tiles[0].chunks.sources) for array in arrays}) == 1
     xr.testing.assert_identical(ds.load(), open_mfdataset(paths).load())
 
 
-@pytest.mark.parametrize("change", [{"stored": "f8"}, {"has_wind": False}, {"chunks": (1, 3, 4)}], ids=str)
-def test_one_file_that_differs_begins_another_run(tmp_path: Path, tables: Tables, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "count"), [({"stored": "f8"}, 3), ({"has_wind": False}, 3), ({"chunks": (1, 3, 4)}, 1)], ids=str
+)
+def test_one_file_that_differs_begins_another_piece(
+    tmp_path: Path, pieces: Pieces, change: dict[str, Any], count: int
+) -> None:
     archive = [Part(first=2 * i) for i in range(9)]
     archive[4] = Part(first=8, **change)
     paths = write_all(tmp_path, archive)
     same(paths, combine="nested", concat_dim="time")
     same(paths, combine="nested", concat_dim="time", coords="minimal", data_vars="minimal", compat="override")
-    assert tables.made == 2
+    assert pieces.counts == [count, count]
 
 
 @pytest.mark.parametrize("odd", [0, 3, 6])
 @pytest.mark.parametrize("options", [{"data_vars": "all"}, {"data_vars": "different"}, {"data_vars": ["w"]}], ids=str)
 @pytest.mark.parametrize("nested", [True, False])
 def test_variables_that_lack_the_dimension(
-    tmp_path: Path, tables: Tables, odd: int, options: dict[str, Any], nested: bool
+    tmp_path: Path, pieces: Pieces, odd: int, options: dict[str, Any], nested: bool
 ) -> None:
     """The dimension comes first in them, also if a single file of another type is joined with many."""
     for number in range(7):
@@ -138,11 +143,11 @@ def test_variables_that_lack_the_dimension(
         xr.Dataset({"v": ("x", v), "w": ("y", w)}, {"x": [number], "y": [0, 1]}).to_netcdf(tmp_path / f"{number}.nc")
     how = {"combine": "nested", "concat_dim": "x"} if nested else {}
     same(sorted(map(str, tmp_path.glob("*.nc"))), **options, **how)
-    assert tables.made == 1
+    assert pieces.counts[0] < 7
 
 
 @pytest.mark.parametrize("odd", [0, 3, 6])
-def test_a_dimension_that_only_some_files_have(tmp_path: Path, odd: int, tables: Tables) -> None:
+def test_a_dimension_that_only_some_files_have(tmp_path: Path, odd: int, pieces: Pieces) -> None:
     for number in range(7):
         w: Any = (("y", "x"), [[1.0], [2.0]]) if number == odd else ("y", [1.0, number])
         data = {"v": ("x", [float(number)]), "w": w}
@@ -150,15 +155,66 @@ def test_a_dimension_that_only_some_files_have(tmp_path: Path, odd: int, tables:
     paths = sorted(map(str, tmp_path.glob("*.nc")))
     for data_vars, compat in (("all", "equals"), ("different", "equals"), ("minimal", "override")):
         same(paths, combine="nested", concat_dim="x", data_vars=data_vars, compat=compat, coords="minimal")
+    assert len(pieces) == 3
 
 
-def test_a_grid_of_files_is_combined_at_once(tmp_path: Path, tables: Tables) -> None:
-    grid = [Part(first=2 * i, lon_first=4 * j) for i in range(3) for j in range(3)]
-    same(write_all(tmp_path, grid))
-    assert (tables.made, tables.refused) == (0, 1)
+def test_a_grid_of_files_has_a_piece_for_each_line(tmp_path: Path, pieces: Pieces) -> None:
+    grid = [Part(first=2 * i, lon_first=4 * j) for i in range(3) for j in range(4)]
+    paths = write_all(tmp_path, grid)
+    same(paths)
+    same([paths[4 * i : 4 * i + 4] for i in range(3)], combine="nested", concat_dim=["time", "lon"])
+    assert pieces.counts == [4, 4]
 
 
-def test_values_that_count_as_the_same_are_combined_at_once(tmp_path: Path, tables: Tables) -> None:
+def test_files_that_interleave_are_one_piece(tmp_path: Path, pieces: Pieces) -> None:
+    same(write_all(tmp_path, INTERLEAVED))
+    assert pieces.counts == [1]
+
+
+@pytest.mark.parametrize("scalar", ["run", "x"], ids=["beside", "as label"])
+@pytest.mark.parametrize("options", [{}, {"coords": "minimal", "compat": "override"}, {"coords": "all"}], ids=str)
+def test_single_values_that_differ(tmp_path: Path, pieces: Pieces, scalar: str, options: dict[str, Any]) -> None:
+    """Each file has another one, and still they are one piece."""
+    for number in range(7):
+        values = {"v": ("x", [float(number)])} if scalar == "run" else {"v": ("y", [float(number)]), "w": ((), 1)}
+        coords = {"x": [number], "run": number * 10.0} if scalar == "run" else {"x": number, "y": [0]}
+        xr.Dataset(values, coords, {"title": str(number)}).to_netcdf(tmp_path / f"{number}.nc")
+    paths = sorted(map(str, tmp_path.glob("*.nc")))
+    same(paths, combine="nested", concat_dim="x", **options)
+    assert pieces.counts == [1]
+
+
+@pytest.mark.parametrize("data_vars", ["all", "different", None])
+def test_a_new_dimension(tmp_path: Path, pieces: Pieces, data_vars: str | None) -> None:
+    """Also where one file has another type, and one lacks a variable. Whether arrays differ only their
+    values say: then files are pieces of their own.
+    """
+    for number in range(7):
+        data: dict[str, Any] = {"v": ("y", np.array([number, 1.0], "f8" if number == 3 else "f4"))}
+        if number != 5 and data_vars != "different":
+            data["w"] = (("z", "y"), np.full((2, 2), number))
+        xr.Dataset(data, {"y": [0, 1], "where": ("y", [5, 6])}).to_netcdf(tmp_path / f"{number}.nc")
+    paths = sorted(map(str, tmp_path.glob("*.nc")))
+    same(paths, combine="nested", concat_dim="run", data_vars=data_vars)
+    same(paths, concat_dim={"run": r"(\d)\.nc"}, data_vars=data_vars)
+    assert pieces.counts[0] == pieces.counts[1]
+    assert (pieces.counts[0] < 7) is (data_vars != "different")
+
+
+@pytest.mark.parametrize("combine_attrs", ["no_conflicts", "drop_conflicts", "identical", "override", "drop"])
+@pytest.mark.parametrize("compat", ["identical", "no_conflicts"])
+def test_attributes(tmp_path: Path, pieces: Pieces, combine_attrs: str, compat: str) -> None:
+    """Files whose attributes count, and differ, are pieces of their own."""
+    for number in range(6):
+        attributes = {"units": "m", **({"note": "odd"} if number == 2 else {})}
+        ds = xr.Dataset({"v": ("x", [1.0], attributes), "h": ((), 2.0, attributes)}, {"x": [number]}, attributes)
+        ds.to_netcdf(tmp_path / f"{number}.nc")
+    same(sorted(map(str, tmp_path.glob("*.nc"))), combine_attrs=combine_attrs, compat=compat, data_vars="minimal")
+    if pieces:
+        assert pieces.counts == [1 if combine_attrs in ("override", "drop") and compat != "identical" else 3]
+
+
+def test_values_that_count_as_the_same(tmp_path: Path, pieces: Pieces) -> None:
     """NaN in one file, a number in another: which one is taken depends on all files."""
     for number, value in enumerate([np.nan, np.nan, 1.0, 2.0]):
         data = {"v": ("x", [float(number)]), "w": ("y", [value])}
@@ -166,6 +222,7 @@ def test_values_that_count_as_the_same_are_combined_at_once(tmp_path: Path, tabl
     paths = sorted(map(str, tmp_path.glob("*.nc")))
     for chosen in (paths, paths[:3]):
         same(chosen, data_vars="minimal", compat="no_conflicts", join="outer", coords="minimal")
+    assert pieces.counts == [3, 2]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +237,7 @@ def test_executors(tmp_path: Path, pool: Callable[[], Any]) -> None:
     xr.testing.assert_identical(ds.load(), open_mfdataset(paths).load())
 
 
-def test_bad_files_are_left_out(tmp_path: Path, tables: Tables) -> None:
+def test_bad_files_are_left_out(tmp_path: Path, pieces: Pieces) -> None:
     paths = write_all(tmp_path, [Part(first=2 * i) for i in range(7)])
     Path(paths[3]).write_bytes(b"no data")
     with pytest.raises(InsituError, match="part_003"):
@@ -188,6 +245,7 @@ def test_bad_files_are_left_out(tmp_path: Path, tables: Tables) -> None:
     ds = open_mfdataset(paths, parallel=ThisThread(), errors="skip")
     assert list(ds.insitu.report().left_out) == [paths[3]]
     xr.testing.assert_identical(ds.load(), open_mfdataset(paths, errors="skip").load())
+    assert pieces.counts == [1]
     for path in paths:
         Path(path).write_bytes(b"no data")
     with pytest.raises(InsituError, match="none of the 7 files"):
@@ -204,7 +262,7 @@ SEQUENCE = [Part(first=2 * i) for i in range(7)]
 def test_every_file_is_scanned_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: list[Part], pool: Callable[[], Any]
 ) -> None:
-    """Also where that the files are no table is found only when portions are joined."""
+    """Also where neighbours in a line of files lie in different portions."""
     paths = write_all(tmp_path, archive)
     expected = open_mfdataset(paths).load()
     for portions in (3, 64):
@@ -388,7 +446,7 @@ def test_progress_by_worker() -> None:
     assert "22 workers: 0 (worker 00) to 19 (worker 19) files each" in str(state)
 
 
-def test_progress_on_an_engine(tmp_path: Path, tables: Tables) -> None:
+def test_progress_on_an_engine(tmp_path: Path, pieces: Pieces) -> None:
     paths = write_all(tmp_path, [Part(first=2 * i) for i in range(7)])
     seen: list[tuple[int, int]] = []
     open_mfdataset(paths, parallel=ThisThread(), progress=lambda done, of: seen.append((done, of)))
@@ -397,10 +455,17 @@ def test_progress_on_an_engine(tmp_path: Path, tables: Tables) -> None:
     open_mfdataset(paths, parallel=ThisThread(), progress=True)
 
 
-def test_a_plan_only_where_parts_can_be_joined() -> None:
-    load, one = make_loader(None), [(0,), (1,)]
-    assert JoinPlan.of(Recipe(), one, load) is not None
-    assert JoinPlan.of(Recipe(OpenOptions.of(combine="nested", concat_dim="time")), one, load) is not None
-    assert JoinPlan.of(Recipe(OpenOptions.of(combine="nested", concat_dim=["a", "b"])), [(0, 0), (0, 1)], load) is None
-    assert JoinPlan.of(Recipe(OpenOptions.of(concat_dim={"member": r"(\d)"})), one, load) is None
-    assert JoinPlan.of(Recipe(OpenOptions.of(combine_attrs="drop_conflicts")), one, load) is None
+def _sum_up(parts: Sequence[Mapping[str, Any]], context: Any) -> dict[str, Any]:
+    return {"files": len(parts)}
+
+
+def test_rules_that_need_every_file(tmp_path: Path, pieces: Pieces) -> None:
+    """A function sees the attributes of every file, and merging has no order."""
+    paths = write_all(tmp_path, [Part(first=2 * i) for i in range(5)])
+    same(paths, combine_attrs=_sum_up)
+    assert pieces.counts == [5]
+    files = FilesTable.of(scan_many(paths, Job()))
+    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [])
+    load = make_loader(None)
+    assert plan_lines(arrangement, files, CombineRules(load=load)) is not None
+    assert plan_lines(arrangement, files, CombineRules(load=load, compat="minimal")) is None
