@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from insitu.combining.arrange import (
     Arrangement,
@@ -25,7 +25,7 @@ from insitu.combining.failures import report_failures
 from insitu.combining.file_names import labels_from_names
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
-from insitu.combining.join_pieces import Lines, plan_lines
+from insitu.combining.join_pieces import plan_lines
 from insitu.combining.portion import Portion, ScannedFiles
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_journal import Journal, journal_of_files
@@ -45,20 +45,6 @@ MIN_JOURNAL_FILES = 1000
 """Files from which on a scan on other machines is kept while it runs, without being asked to."""
 
 CombineFound = Callable[[ScannedFiles, Sequence[GridPosition], Sequence[Any]], Member]
-
-
-class Scanned(Protocol):
-    """Files that were scanned: a `Portion` here, or a `PortionScan` elsewhere."""
-
-    @property
-    def files(self) -> FilesTable:
-        """What is known of them."""
-
-    def members(self) -> ScannedFiles:
-        """Return what came of each file, in order."""
-
-    def pieces(self, lines: Lines | None) -> Mapping[int, Member]:
-        """Return what is joined, by the number of its first file: files, or what some make together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +121,7 @@ def _combine_scanned(
 
 
 def combine_portion(
-    scanned: Scanned,
+    scanned: Portion | PortionScan,
     places: Sequence[GridPosition],
     urls: Sequence[Any],
     recipe: Recipe,

@@ -10,7 +10,7 @@ Tables of portions are joined to that of all files; what decides how files are c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,18 @@ class FileKind:
     def data_names(self) -> list[str]:
         """Return the variables that are not coordinates."""
         return [name for name, _ in self.named if name not in self.coords]
+
+    def with_label_as_dimension(self, dim: str) -> FileKind:
+        """Return the kind with a new dimension of length 1: the single value of that name labels it, and
+        data variables have it.
+        """
+        wide = tuple(
+            (name, replace(each, dims=(dim, *each.dims), shape=(1, *each.shape)))
+            if name == dim or name not in self.coords
+            else (name, each)
+            for name, each in self.named
+        )
+        return replace(self, named=wide, coords=self.coords | {dim})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ from insitu.combining.choose_variables import choose_variables, joined_dims
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import join_variable
 from insitu.combining.equality import has_equal_values, has_same_attributes, is_same_variable, read_together
-from insitu.combining.files_table import FileKind, FilesTable, VariableKind
+from insitu.combining.files_table import FilesTable, VariableKind
 from insitu.model import VirtualArray
 from insitu.open_options import CombineOptions
 from insitu.scanning.member import ConcatDim, Load, Member, Variable
@@ -108,47 +108,38 @@ def plan_lines(arrangement: Arrangement, files: FilesTable, rules: CombineRules)
 def _plan_line(concat_dim: ConcatDim, numbers: Sequence[int], files: FilesTable, rules: CombineRules) -> Line:
     dim = concat_dim[0] if isinstance(concat_dim, tuple) else concat_dim
     assert dim is not None
-    kinds = [files.kind_of(number) for number in numbers]
-    distinct = list({id(kind): kind for kind in kinds}.values())
-    is_new = any(dim in kind.variables for kind in distinct) and not any(dim in kind.sizes for kind in distinct)
-    outlines = {id(kind): _Outline.of(kind, dim if is_new else None) for kind in distinct}
-    members = [outlines[id(kind)] for kind in kinds]
+    numbered = files.kind[numbers].tolist()
+    kinds = {number: files.kinds[number] for number in dict.fromkeys(numbered)}
+    is_new = any(dim in kind.variables for kind in kinds.values()) and not any(
+        dim in kind.sizes for kind in kinds.values()
+    )
+    if is_new:
+        kinds = {number: kind.with_label_as_dimension(dim) for number, kind in kinds.items()}
+    outlines = {number: _Outline(kind.variables, kind.coords, kind.sizes) for number, kind in kinds.items()}
+    members = [outlines[number] for number in numbered]
     choice = choose_variables(
         members,
         [member.sizes for member in members],
         dim,
-        any(dim in member.sizes for member in outlines.values()),
+        any(dim in outline.sizes for outline in outlines.values()),
         rules,
         lambda name: _is_same_as_far_as_known(name, numbers, files, rules),
         [files.urls[number] for number in numbers],
     )
-    dims = {
-        name: joined_dims([own.variables[name].dims for own in outlines.values() if name in own.variables], dim)
+    by_name = {
+        name: [outline.variables[name].dims for outline in outlines.values() if name in outline.variables]
         for name in choice.over
-        if any(name in own.variables for own in outlines.values())
     }
-    return Line(dim, dims, is_new)
+    return Line(dim, {name: joined_dims(parts, dim) for name, parts in by_name.items() if parts}, is_new)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outline:
-    """A kind of files as it is joined along a dimension that is made of single values."""
+    """A kind of files as `choose_variables` asks for it, looked up once for all files of the kind."""
 
     variables: Mapping[str, VariableKind]
     coords: frozenset[str]
     sizes: Mapping[str, int]
-
-    @classmethod
-    def of(cls, kind: FileKind, new_dim: str | None) -> _Outline:
-        variables, sizes = kind.variables, kind.sizes
-        if new_dim is None:
-            return cls(variables, kind.coords, sizes)
-        wide = {
-            name: replace(each, dims=(new_dim, *each.dims), shape=(1, *each.shape))
-            for name, each in variables.items()
-            if name == new_dim or name not in kind.coords
-        }
-        return cls({**variables, **wide}, kind.coords | {new_dim}, {**sizes, **({new_dim: 1} if wide else {})})
 
     def data_names(self) -> list[str]:
         return [name for name in self.variables if name not in self.coords]

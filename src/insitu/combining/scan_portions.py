@@ -223,9 +223,11 @@ class PortionScan:
                 if not self.engine.is_alive():
                     raise InsituError("the Dask client was closed while files were scanned") from None
         self._waiting.discard(future)
-        if not self.engine.keeps_results or future.status != "finished":
-            take(number, future.result())  # raises what the call raised
+        if not self.engine.keeps_results:
+            take(number, future.result())
         else:
+            if future.status != "finished":  # failed, or lost with its worker and computed again
+                future.result()
             take(number, future)
         shown.show(self.state)
 
