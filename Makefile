@@ -113,7 +113,7 @@ asan: setup
 	$(SANITIZED) $(BIN)/python -m pytest -q -p no:cacheprovider tests/formats/hdf5 tests/codecs tests/sources tests/test_gil.py -m "not (servers or corpus or peers or browser)"
 
 # PYTHONMALLOC: what lies in Python's own pools is nobody's.
-SANITIZED = PYTHONPATH=$(CURDIR)/build/asan/lib PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+SANITIZED = PYTHONPATH=$(CURDIR)/build/asan/lib PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/fuzz/asan_suppressions.txt \
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)"
 
 # Random programs of xarray and NumPy on random archives, compared with the same on values in memory: MINUTES=60 make random-programs

@@ -306,9 +306,10 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
     if rows is None:
         raise FormatError("the chunk index of this dataset was not read")
     if rows.whole is not None and math.prod(rows.grid) == math.prod(grid):
-        offset, length, mask = rows.whole
-        mask = mask if isinstance(mask, int) else (mask << shift).reshape(grid)
-        return Columns.of_stored(grid, source, offset.reshape(grid), length.reshape(grid), mask)
+        offset, length, mask = (column if isinstance(column, int) else column.reshape(grid) for column in rows.whole)
+        if shift:
+            mask = np.left_shift(mask, shift, dtype=np.int64)
+        return Columns.of_stored(grid, source, offset, length, mask, narrow=True)
     index, offset, length, mask = rows.columns()
     if not len(offset):
         return Columns.of_unwritten(grid)

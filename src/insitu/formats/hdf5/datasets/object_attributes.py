@@ -60,7 +60,7 @@ class _AttributeSet:
     mutable: tuple[str, ...]
     """Attributes whose value each object needs a copy of."""
     heaped: tuple[tuple[str, Datatype, bytes], ...]
-    """Attributes whose values lie in a heap: name, type, references into the heap."""
+    """Attributes whose values lie in a heap, dimension scales among them: name, type, references into the heap."""
     problems: dict[str, str]
     size: int
     """Bytes of the messages."""
@@ -144,6 +144,8 @@ def _parse_together(bodies: Iterable[bytes], length_size: int) -> _AttributeSet 
             _drop(values, problems, name, attribute.problem)
         else:
             heaped.append((name, datatype, attribute.data))
+            if _holds_scales(name, datatype):
+                del values[name]  # which are not shown
     mutable = tuple(name for name, value in values.items() if type(value) in _MUTABLE)
     return _AttributeSet(values, mutable, tuple(heaped), problems, size)
 
@@ -172,7 +174,10 @@ def _fill_in(file: FileContext, known: _AttributeSet, found: tuple[bytes, ...] |
             count = len(data) // step
             heap = list(found[at : at + count])
             at += count
-        scales = _set_heap_value(file, name, datatype, heap, values, problems) or scales
+        if name == SCALES and _holds_scales(name, datatype):
+            scales = [_reference_addresses(file, value, datatype) for value in heap]
+        else:
+            _set_heap_value(file, name, datatype, heap, values, problems)
     if found is not None and at != len(found):
         return None  # of an attribute whose type is not read
     return AttributeValues(values, scales, problems)
@@ -199,6 +204,10 @@ def _has_references(attribute: Attribute) -> bool:
         and attribute.name not in SCALE_ATTRIBUTES
         and not attribute.space.null
     )
+
+
+def _holds_scales(name: str, datatype: Datatype) -> bool:
+    return name == SCALES and datatype.base is not None and datatype.base.kind == "reference"
 
 
 def _drop(values: dict[str, Any], problems: dict[str, str], name: str, reason: str) -> None:
@@ -266,5 +275,7 @@ def _reference_addresses(file: FileContext, value: bytes, datatype: Datatype) ->
     References may be wider than the addresses of this file.
     """
     width = file.offset_size
+    if len(value) == width:  # nearly always
+        return [int.from_bytes(value, "little")]
     step = datatype.base.size if datatype.base is not None and datatype.base.size else width
     return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

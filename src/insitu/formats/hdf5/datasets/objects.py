@@ -31,7 +31,7 @@ from insitu.formats.hdf5.structures.compiled_metadata import (
     NOT_PLAIN,
     CompiledObject,
     read_compiled,
-    split_cells,
+    to_columns,
 )
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
@@ -210,7 +210,7 @@ def _take_compiled(
             if known.grid is not None and (place is None or 0 in known.grid):
                 rows = ChunkRows(file, known.grid)
             elif known.grid is not None and cells is not None:
-                rows = ChunkRows(file, known.grid, whole=split_cells(cells, math.prod(known.grid)))
+                rows = ChunkRows(file, known.grid, whole=to_columns(cells, math.prod(known.grid)))
         elif isinstance(layout, ContiguousLayout):
             layout = ContiguousLayout(place, layout.size)
         objects[address] = dataset = Dataset(

@@ -135,18 +135,73 @@ static PyObject *list_of_links(const object_scan *all, const object *one, PyType
     return list;
 }
 
-/* Offsets of all cells, then their lengths, then their filter masks unless all are 0, as int64. */
-static PyObject *bytes_of_cells(const chunk_cell *cells, size_t count, int masked)
+enum { CELL_NUMBERS = sizeof(chunk_cell) / sizeof(int64_t), MANY_CELLS = 1024 };
+
+/* How many bytes an integer needs to hold all of a number of the cells; 0 if it is the same in all of them. */
+static size_t width_of_column(const int64_t *numbers, size_t count)
 {
-    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((masked ? 24 : 16) * count));
-    if (found == NULL)
+    int64_t low = *numbers, high = *numbers;
+    for (size_t i = 1; i < count; i++) {
+        int64_t value = numbers[i * CELL_NUMBERS];
+        low = value < low ? value : low;
+        high = value > high ? value : high;
+    }
+    if (low == high)
+        return 0;
+    if (low >= INT8_MIN && high <= INT8_MAX)
+        return 1;
+    return low >= INT16_MIN && high <= INT16_MAX ? 2 : low >= INT32_MIN && high <= INT32_MAX ? 4 : 8;
+}
+
+#define FILL_COLUMN(type)                                                                                              \
+    for (size_t i = 0; i < count; i++) {                                                                               \
+        type value = (type)numbers[i * CELL_NUMBERS];                                                                  \
+        memcpy(to + i * sizeof value, &value, sizeof value);                                                           \
+    }
+
+static void fill_column(const int64_t *numbers, size_t count, size_t width, char *to)
+{
+    if (width == 1) {
+        FILL_COLUMN(int8_t)
+    } else if (width == 2) {
+        FILL_COLUMN(int16_t)
+    } else if (width == 4) {
+        FILL_COLUMN(int32_t)
+    } else {
+        FILL_COLUMN(int64_t)
+    }
+}
+
+/* A number of all cells: the number if it is always the same, else bytes of the narrowest integers that hold all. Nobody
+ * else has the bytes yet, so they are filled without the GIL if they are many. */
+static PyObject *column_of_cells(const int64_t *numbers, size_t count)
+{
+    int many = count >= MANY_CELLS;
+    PyThreadState *state = many ? PyEval_SaveThread() : NULL;
+    size_t width = width_of_column(numbers, count);
+    if (many)
+        PyEval_RestoreThread(state);
+    if (width == 0)
+        return PyLong_FromLongLong(*numbers);
+    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(width * count));
+    char *to = found == NULL ? NULL : PyBytes_AsString(found);
+    if (to == NULL)
         return NULL;
-    int64_t *to = (int64_t *)(void *)PyBytes_AsString(found);
-    for (size_t i = 0; i < count; i++) {
-        to[i] = cells[i].offset;
-        to[count + i] = cells[i].length;
-        if (masked)
-            to[2 * count + i] = cells[i].mask;
+    state = many ? PyEval_SaveThread() : NULL;
+    fill_column(numbers, count, width, to);
+    if (many)
+        PyEval_RestoreThread(state);
+    return found;
+}
+
+/* A tuple of such columns: offsets, lengths and filter masks. */
+static PyObject *columns_of_cells(const chunk_cell *cells, size_t count)
+{
+    PyObject *found = PyTuple_New(CELL_NUMBERS);
+    for (int i = 0; found != NULL && i < CELL_NUMBERS; i++) {
+        PyObject *column = column_of_cells(&cells->offset + i, count);
+        if (column == NULL || PyTuple_SetItem(found, i, column) < 0) /* which takes it */
+            Py_CLEAR(found);
     }
     return found;
 }
@@ -176,7 +231,7 @@ static PyObject *tuple_of_object(const object_scan *all, const object *one, PyTy
                              : Py_NewRef(Py_None),
         one->kind == DATASET && one->data_address != all->file.undefined ? PyLong_FromUnsignedLongLong(one->data_address)
                                                                          : Py_NewRef(Py_None),
-        one->cells ? bytes_of_cells((const chunk_cell *)all->cells.items + one->first_cell, one->cells, one->masked)
+        one->cells ? columns_of_cells((const chunk_cell *)all->cells.items + one->first_cell, one->cells)
                    : Py_NewRef(Py_None),
         attributed ? bytes_of_text(all, one->attributes, one->attribute_bytes) : Py_NewRef(Py_None),
         one->values ? tuple_of_values(all, one) : PyTuple_New(0),
@@ -295,11 +350,11 @@ static PyObject *py_full_leaf(PyObject *self, PyObject *const *args, Py_ssize_t 
     chunk_cell *cells = PyMem_Calloc((size_t)count, sizeof *cells);
     if (cells == NULL)
         return PyErr_NoMemory();
-    int masked, full;
+    int full;
     Py_BEGIN_ALLOW_THREADS
-    full = full_leaf(&file, rank, grid, chunk, node, length, cells, &masked);
+    full = full_leaf(&file, rank, grid, chunk, node, length, cells);
     Py_END_ALLOW_THREADS
-    PyObject *found = full ? bytes_of_cells(cells, (size_t)count, masked) : Py_NewRef(Py_None);
+    PyObject *found = full ? columns_of_cells(cells, (size_t)count) : Py_NewRef(Py_None);
     PyMem_Free(cells);
     return found;
 }
@@ -364,7 +419,8 @@ static PyMethodDef methods[] = {
              "(kind, address, description, place, cells, attributes, values)."),
     FASTCALL(full_leaf,
              "full_leaf(data, base, offset_size, size, room, grid, chunk)\n--\n\n"
-             "Offsets, lengths and filter masks (none: all 0) of all cells of a grid, as int64; None if the node has others."),
+             "Offsets, lengths and filter masks of all cells of a grid: numbers that are the same for all, or bytes of the "
+             "narrowest integers; None if the node has others."),
     FASTCALL(collection_objects,
              "collection_objects(data, length_size)\n--\n\n"
              "The objects of a global heap collection by number; None if one is cut off."),

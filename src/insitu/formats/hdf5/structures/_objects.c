@@ -950,12 +950,11 @@ uint64_t leaf_cells(const file_head *file, int rank, const uint64_t *grid, const
 }
 
 int full_leaf(const file_head *file, int rank, const uint64_t *grid, const uint64_t *chunk, const uint8_t *node,
-              uint64_t available, chunk_cell *cells, int *masked)
+              uint64_t available, chunk_cell *cells)
 {
     size_t ow = file->offset_size, key = 16 + 8 * (size_t)rank, step = key + ow;
     uint64_t count = leaf_cells(file, rank, grid, node, available), index[MAX_RANK] = {0};
     const uint8_t *entry = node + 8 + 2 * ow;
-    *masked = 0;
     for (uint64_t i = 0; i < count; i++, entry += step) {
         for (int axis = 0; axis < rank; axis++)
             if (number(entry + 8 + 8 * axis, 8) != index[axis] * chunk[axis])
@@ -965,7 +964,6 @@ int full_leaf(const file_head *file, int rank, const uint64_t *grid, const uint6
             address > file->size - file->base || stored > file->size - file->base - address)
             return 0;
         cells[i] = (chunk_cell){(int64_t)(address + file->base), (int64_t)stored, (int64_t)number(entry + 4, 4)};
-        *masked |= cells[i].mask != 0;
         for (int axis = rank - 1; axis >= 0 && ++index[axis] == grid[axis]; axis--)
             index[axis] = 0;
     }
@@ -1062,7 +1060,7 @@ static int add_cells(object_scan *all, object *one, const extent *space, const s
     if (cells == NULL)
         return 0;
     one->first_cell = all->cells.count - (size_t)count;
-    if (full_leaf(file, space->rank, grid, layout->chunk, node, size, cells, &one->masked))
+    if (full_leaf(file, space->rank, grid, layout->chunk, node, size, cells))
         one->cells = (size_t)count;
     else
         all->cells.count = one->first_cell;

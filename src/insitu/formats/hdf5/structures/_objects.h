@@ -39,7 +39,6 @@ typedef struct {
     size_t first_value, values;       /* what attributes have in heaps, in the order of their references */
     uint64_t data_address;            /* of a dataset: of its data or its chunk index */
     size_t first_cell, cells;         /* of a chunked dataset; 0: its index is not plain, or not wanted */
-    int masked;                       /* whether a filter mask is not 0 */
 } object;
 
 typedef struct {
@@ -72,7 +71,7 @@ uint32_t lookup3(const uint8_t *data, size_t length, size_t hole);
 /* The cells of a node that is a leaf with every cell of the grid in C order, all within the file: 1, or 0 if it has
  * others. `cells` has room for all of them. */
 int full_leaf(const file_head *file, int rank, const uint64_t *grid, const uint64_t *chunk, const uint8_t *node,
-              uint64_t available, chunk_cell *cells, int *masked);
+              uint64_t available, chunk_cell *cells);
 /* How many cells a leaf that may be full has; 0: it is none. */
 uint64_t leaf_cells(const file_head *file, int rank, const uint64_t *grid, const uint8_t *node, uint64_t available);
 

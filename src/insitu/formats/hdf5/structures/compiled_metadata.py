@@ -26,7 +26,7 @@ __all__ = [
     "full_leaf",
     "metadata",
     "read_compiled",
-    "split_cells",
+    "to_columns",
 ]
 
 NOT_PLAIN, GROUP, DATASET, NAMED_TYPE, _OTHER = range(5)
@@ -36,12 +36,15 @@ DEEP_CALLS_LIMIT = 16
 Python may lead to more: a damaged file must not have the same head parsed a thousand times.
 """
 
-Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64] | int]
-CompiledObject = tuple[int, int, Any, int | None, bytes | None, bytes | None, tuple[bytes, ...]]
+Cells = tuple[npt.NDArray[Any] | int, npt.NDArray[Any] | int, npt.NDArray[Any] | int]
+"""Offset, length and filter mask of the chunks of a grid in C order: a column, or one number for all."""
+CompiledCells = tuple[bytes | int, bytes | int, bytes | int]
+"""The same, columns as bytes of the narrowest integers."""
+CompiledObject = tuple[int, int, Any, int | None, CompiledCells | None, bytes | None, tuple[bytes, ...]]
 """Kind and address of an object. For a group its links, sorted; for a dataset what describes it: kind, length (four
 bytes) and body of its messages, with 0 for the address of its data; for a named type its message. That address. The
-chunks: offset of each, then lengths, then filter masks if any is not 0, as int64. The attribute messages, each behind
-its length (four bytes), in creation order, with zeroes for references into heaps; and what these stand for."""
+chunks. The attribute messages, each behind its length (four bytes), in creation order, with zeroes for references into
+heaps; and what these stand for."""
 
 metadata: ModuleType | None
 """The C extension; None if it was not built."""
@@ -90,18 +93,23 @@ def read_compiled(
 
 
 def full_leaf(file: FileContext, node: bytes, grid: tuple[int, ...], chunk: tuple[int, ...]) -> Cells | None:
-    """Return offsets, lengths and filter masks of all cells of a grid from a leaf of a chunk
-    B-tree.
+    """Return where all cells of a grid lie, from a leaf of a chunk B-tree.
 
     None unless the node holds exactly those cells, in C order.
     """
     if metadata is None:
         return None
     found = metadata.full_leaf(node, file.base, file.offset_size, file.size, 2 * file.chunk_node_k, grid, chunk)
-    return None if found is None else split_cells(found, math.prod(grid))
+    return None if found is None else to_columns(found, math.prod(grid))
 
 
-def split_cells(cells: bytes, count: int) -> Cells:
-    """Return offsets, lengths and filter masks (0: all are) of so many chunks."""
-    columns = np.frombuffer(cells, np.int64)
-    return columns[:count], columns[count : 2 * count], columns[2 * count :] if len(columns) > 2 * count else 0
+def to_columns(cells: CompiledCells, count: int) -> Cells:
+    """Return columns of so many chunks."""
+    offset, length, mask = (
+        column if isinstance(column, int) else np.frombuffer(column, _INTEGERS[len(column) // count])
+        for column in cells
+    )
+    return offset, length, mask
+
+
+_INTEGERS = {width: np.dtype(f"i{width}") for width in (1, 2, 4, 8)}
