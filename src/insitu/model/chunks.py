@@ -268,17 +268,20 @@ class Columns:
         offset: npt.NDArray[Any] | int,
         length: npt.NDArray[Any] | int,
         filter_mask: npt.NDArray[Any] | int = 0,
+        *,
+        narrow: bool = False,
     ) -> Columns:
         """Return the table of a grid all of whose cells lie in one source.
 
-        Columns of its shape, or one number for all.
+        Columns of its shape, or one number for all. `narrow`: offsets and lengths are as narrow as they can be, and
+        not all alike.
         """
         ndim = len(shape)
         zero = _constant_column(0, ndim)
         columns = {
             "source": zero,
-            "offset": narrow_column(offset, ndim),
-            "length": narrow_column(length, ndim),
+            "offset": offset if narrow and not isinstance(offset, int) else narrow_column(offset, ndim),
+            "length": length if narrow and not isinstance(length, int) else narrow_column(length, ndim),
             "filter_mask": zero
             if isinstance(filter_mask, int) and not filter_mask
             else narrow_column(filter_mask, ndim),
