@@ -37,7 +37,7 @@ from insitu.combining.survey import Survey
 from insitu.engines.choose import engine_for
 from insitu.engines.engine_protocol import Engine
 from insitu.engines.executor import ExecutorEngine, ThisThread
-from insitu.errors import InsituError, UnsupportedError, VariableError
+from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
 from insitu.formats.variable_filter import select_variables
 from insitu.maintenance import (
     append_member,
@@ -339,7 +339,8 @@ class Archive:
         if variables is None:
             return self.tree
         if self.location is None:
-            return select_variables(self.tree, variables, url=f"{len(self.urls)} files")
+            with error_context(url=f"{len(self.urls)} files"):
+                return select_variables(self.tree, variables)
         groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
         by_group: dict[str, list[str]] = {}
         for path in variables:
