@@ -34,7 +34,7 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.scan_journal import Journal
 from insitu.combining.scan_many import scan_many
 from insitu.combining.survey import Survey
-from insitu.errors import InsituError, UnsupportedError, VariableError
+from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
 from insitu.formats.variable_filter import select_variables
 from insitu.maintenance import (
     append_member,
@@ -301,7 +301,8 @@ class Archive:
         if variables is None:
             return self.tree
         if self.location is None:
-            return select_variables(self.tree, variables, url=f"{len(self.urls)} files")
+            with error_context(url=f"{len(self.urls)} files"):
+                return select_variables(self.tree, variables)
         groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
         by_group: dict[str, list[str]] = {}
         for path in variables:

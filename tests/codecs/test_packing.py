@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from insitu.cf.unpack import get_unpacker, unpack, unpacked_dtype
+from insitu.cf.unpack import get_unpacker, unpack
 from insitu.errors import CodecError, ModelError
 from insitu.model import Packing, PackingKind, Packings
 
@@ -26,7 +26,7 @@ MEANT = np.array([[10, 10.5, np.nan], [12, np.nan, 13]], "f4")
 
 def test_without_an_output() -> None:
     found = unpack(STORED, ROW)
-    assert found.dtype == np.float32 == unpacked_dtype(ROW, STORED.dtype)
+    assert found.dtype == np.float32 == get_unpacker(ROW, STORED.dtype).dtype
     np.testing.assert_array_equal(found, MEANT)
     assert STORED[0, 2] == -9
 

@@ -34,7 +34,7 @@ def header_places(path: Path) -> list[int]:
     """Return the places of bytes that say what the other bytes mean."""
     data = path.read_bytes()
     if path.suffix == ".nc":
-        return list(range(read_header(data, len(data), lambda offset, length: data[offset : offset + length], "").size))
+        return list(range(read_header(data, len(data), lambda offset, length: data[offset : offset + length]).size))
     if path.suffix == ".fits":
         cards = [
             at for at in range(0, len(data), 80) if data[at + 8 : at + 10] == b"= " and data[at : at + 80].isascii()

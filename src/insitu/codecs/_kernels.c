@@ -8,7 +8,7 @@
  *                                                       many compressed chunks, a box of each to its place
  *   linked_libraries()                                  which codecs decode_boxes and measure_chunks can decompress
  *   unpack_bits(src, first, stride, bits, dst)          a run of big-endian bit fields -> unsigned integers
- *   fletcher32(data), crc32c(data)                      HDF5's and Zarr's checksums
+ *   fletcher32(data)                                    HDF5's checksum
  *   total(values)                                       the sum of float32 or float64 values, in float64
  *   measure(src, elementsize, shuffled, first, count, missing, statistics)
  *                                                       the same, the number, extremes and squares of what is not missing,
@@ -905,52 +905,6 @@ static PyObject *py_fletcher32(PyObject *module, PyObject *object)
     return PyLong_FromUnsignedLong(value);
 }
 
-/* ---- crc32c(data) ------------------------------------------------------------------------------------------------ */
-
-static uint32_t crc_table[8][256]; /* filled once, before anybody can call */
-
-static void crc_prepare(void)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t value = i;
-        for (int bit = 0; bit < 8; bit++)
-            value = value >> 1 ^ (value & 1 ? 0x82F63B78u : 0); /* Castagnoli, reflected */
-        crc_table[0][i] = value;
-    }
-    for (int k = 1; k < 8; k++)
-        for (int i = 0; i < 256; i++)
-            crc_table[k][i] = crc_table[k - 1][i] >> 8 ^ crc_table[0][crc_table[k - 1][i] & 0xFF];
-}
-
-static uint32_t crc32c(const uint8_t *data, size_t size)
-{
-    uint32_t crc = 0xFFFFFFFFu;
-    for (; size >= 8; size -= 8, data += 8) { /* eight bytes at a time, a table for each */
-        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
-                              (uint32_t)data[3] << 24);
-        crc = crc_table[7][low & 0xFF] ^ crc_table[6][low >> 8 & 0xFF] ^ crc_table[5][low >> 16 & 0xFF] ^
-              crc_table[4][low >> 24] ^ crc_table[3][data[4]] ^ crc_table[2][data[5]] ^ crc_table[1][data[6]] ^
-              crc_table[0][data[7]];
-    }
-    for (; size; size--, data++)
-        crc = crc >> 8 ^ crc_table[0][(crc ^ *data) & 0xFF];
-    return ~crc;
-}
-
-static PyObject *py_crc32c(PyObject *module, PyObject *object)
-{
-    (void)module;
-    Py_buffer data;
-    if (get_buffer(object, &data) < 0)
-        return NULL;
-    uint32_t value;
-    Py_BEGIN_ALLOW_THREADS
-    value = crc32c(data.buf, (size_t)data.len);
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&data);
-    return PyLong_FromUnsignedLong(value);
-}
-
 /* ---- total(values) --------------------------------------------------------------------------------------------------
  * Sixteen sums side by side, of blocks that are short enough that each keeps nearly all of its bits; NumPy casts every
  * value into a buffer first, which takes four times as long. NaN and infinity come through as they do there. */
@@ -1368,7 +1322,6 @@ static PyMethodDef methods[] = {
     FASTCALL(decompress_texts,
              "decompress_texts(dictionary, texts, room)\n--\n\n"
              "Short Zstandard frames that were compressed with a dictionary; a text has at most `room` bytes."),
-    {"crc32c", py_crc32c, METH_O, "crc32c(data)\n--\n\nThe Castagnoli checksum."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1376,6 +1329,5 @@ MODULE_DEFINITION("_kernels", "Loops over bytes that release the GIL.");
 
 PyMODINIT_FUNC PyInit__kernels(void)
 {
-    crc_prepare();
     return PyModuleDef_Init(&definition);
 }

@@ -117,11 +117,6 @@ class Selection:
         """Shape of what is selected."""
         return tuple(s.length if isinstance(s, Stride) else len(s) for s in self.selectors if not isinstance(s, int))
 
-    @property
-    def is_basic(self) -> bool:
-        """Whether there are only integers and slices."""
-        return not any(isinstance(s, np.ndarray) for s in self.selectors)
-
     def select_box(self, box: Sequence[slice]) -> Selection:
         """Return the selection of a box of what is selected.
 
