@@ -13,9 +13,9 @@ from insitu.model import Codec
 from insitu.reading import ReadContext, ReadStatistics, SourcePool
 from insitu.reducing import Reduction, group_rows
 from insitu.reducing.group_rows import merge_groups, reduce_rows
-from insitu.reducing.grouped_statistics import Groups
+from insitu.reducing.grouped_statistics import GroupedFolding, Groups
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce_expression import group_expression
+from insitu.reducing.reduce_expression import fold_expression
 from insitu.sources import MemorySource
 from reducing.test_small_chunks import written
 
@@ -79,7 +79,8 @@ def test_every_chunk_once_and_no_partial_of_a_row(chunks: tuple[int, ...], monke
     monkeypatch.delattr(Reduction, "collapse")  # merges partials of single rows
     codes = CODES["months"]
     stored = Stored(array, ReadContext("t", sources=opened, tally=tally))
-    found = group_expression(stored, Groups(0, codes, 4), ReductionQuery.of(["mean"], (0,)))["mean"]
+    query = ReductionQuery.of(["mean"], (0,))
+    found = fold_expression(stored, lambda values: GroupedFolding(values, query, Groups(0, codes, 4)))["mean"]
     for code in range(4):
         np.testing.assert_allclose(found[code], values[codes == code].mean(0, dtype="f8"), rtol=1e-5, atol=1e-6)
     assert tally.chunks == np.prod([-(-n // c) for n, c in zip(values.shape, chunks, strict=True)])

@@ -73,25 +73,20 @@ def _position_fields(
     def find_extremes(part: ValueBlock) -> tuple[Array, Array]:
         if part.positions is None:
             raise ValueError(f"{name} needs the positions of the values")
-        kept_axes = [axis for axis in range(part.values.ndim) if axis not in part.axes]
-        order = [*kept_axes, *part.axes]
-        reduced_shape = tuple(part.values.shape[axis] for axis in part.axes)
-        flat = (*(part.values.shape[axis] for axis in kept_axes), part.size)
-        values = part.values.transpose(order).reshape(flat)
-        skipped = (
-            None if part.skipped is None or values.dtype.kind in "mM" else part.skipped.transpose(order).reshape(flat)
-        )
+        values = part.rows()
+        skipped = None if part.skipped is None or values.dtype.kind in "mM" else part.rows(part.skipped)
         if skipped is None:
             index = find(values, axis=-1)
         else:
-            index = find(part.fill_skipped(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
+            index = find(part.rows(part.fill_skipped(worst(values.dtype))), axis=-1)
             # The extreme equals the placeholder of missing values: take the first that is not
             # missing.
             lost = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
             index = np.where(lost, np.argmin(skipped, axis=-1), index)
         value = np.take_along_axis(values, np.asarray(index)[..., None], -1)[..., 0]
         position = np.zeros(np.shape(index), np.int64)
-        found = np.unravel_index(index, reduced_shape) if reduced_shape else ()
+        lengths = tuple(part.values.shape[axis] for axis in part.axes)
+        found = np.unravel_index(index, lengths) if lengths else ()
         for along, places in zip(found, part.positions, strict=True):
             position += places[along]
         return value.reshape(part.shape), position.reshape(part.shape)

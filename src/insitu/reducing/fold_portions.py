@@ -28,7 +28,16 @@ from insitu.reducing.portions import Region, is_one_portion
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import Reduction
 
-__all__ = ["Folding", "Portion", "PortionFolds", "Results", "fold_in_portions", "run_portions", "state_bytes"]
+__all__ = [
+    "Folding",
+    "Portion",
+    "PortionFolds",
+    "Results",
+    "StreamedFolding",
+    "fold_in_portions",
+    "run_portions",
+    "state_bytes",
+]
 
 Results = dict[str, npt.NDArray[Any]]
 """Arrays by statistic."""
@@ -107,7 +116,26 @@ class Folding(ABC):
 
     def begin(self) -> MergedPartial:
         """Return the partial of no data, to which parts of the values are added."""
-        return MergedPartial(self.values.shape, self.along, self.nothing(), self.merge_partials)
+        return MergedPartial(self.along, self.nothing(), self.merge_partials)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedFolding(Folding):
+    """A folding whose partials are those of a `Reduction`."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """The statistics."""
+        return Reduction(self.query.methods, self.values.dtype, self.query.rules)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Names of the arrays of a partial."""
+        return self.reduction.fields
+
+    def merge_partials(self, one: Partial, other: Partial) -> Partial:
+        """Return the partial of two partials of the same places together."""
+        return self.reduction.merge(one, other)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from insitu.reducing.block_facts import Array, ValueBlock
 
-__all__ = ["Partial", "PartialField", "apply_ufunc", "sum_field"]
+__all__ = ["Partial", "PartialField", "apply_ufunc", "merge_into", "sum_field"]
 
 Partial = dict[str, Array]
 """The fields of some values, by name."""
@@ -44,6 +44,15 @@ class PartialField:
     """Whether it holds positions in the array."""
     is_joined_first: bool = False
     """Whether `join` needs other fields, before joining overwrites them."""
+
+
+def merge_into(
+    total: Partial, place: tuple[Any, ...], partial: Partial, merge: Callable[[Partial, Partial], Partial]
+) -> None:
+    """Merge a partial into a place of a larger one."""
+    before = {name: found[place] for name, found in total.items()}
+    for name, merged in merge(before, partial).items():
+        total[name][place] = merged
 
 
 def apply_ufunc(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:

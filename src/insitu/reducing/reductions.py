@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
-from insitu.reducing.block_facts import Array, ValueBlock
+from insitu.reducing.block_facts import Array, ValueBlock, reduced_shape
 from insitu.reducing.partial_fields import Partial, PartialField
 from insitu.reducing.statistics import FIELDS, STATISTICS, position_fields
 
@@ -139,8 +139,9 @@ class Reduction:
         """Return the partial of the same values at positions that are larger by `by`."""
         return {**partial, **{name: partial[name] + by for name in position_fields(partial)}}
 
-    def nothing(self, shape: Sequence[int]) -> Partial:
-        """Return the partial of no data, which changes nothing that it is merged with."""
+    def nothing(self, shape: Sequence[int], along: Sequence[int] = ()) -> Partial:
+        """Return the partial of no data of a shape, reduced along some axes: it changes nothing that it is merged with."""
+        shape = reduced_shape(shape, along)
         return {name: np.full(shape, self.field(name).nothing(self.dtype, self.skips)) for name in self.fields}
 
     def repeat(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
@@ -170,6 +171,5 @@ class Reduction:
 
     def of_values(self, values: Array, axes: Sequence[int]) -> dict[str, Array]:
         """Return the results of values in memory, by method; reduced axes have length 1."""
-        nothing = [1 if axis in axes else length for axis, length in enumerate(values.shape)]
-        partial = self.step(values, axes) if values.size else self.nothing(nothing)
+        partial = self.step(values, axes) if values.size else self.nothing(values.shape, axes)
         return self.finalise(partial, math.prod(values.shape[axis] for axis in axes))

@@ -7,7 +7,7 @@ values are computed elsewhere and filled in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,25 @@ from insitu.reducing.reductions import Reduction, ReductionRules
 from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import duck_array
 
-__all__ = ["call_method", "fill_template", "make_template", "reducible_lazy_array"]
+__all__ = [
+    "add_other_variables",
+    "call_method",
+    "dims_of_variable",
+    "fill_template",
+    "make_template",
+    "named_dims",
+    "reducible_lazy_array",
+]
+
+
+def named_dims(dim: Any, every: Iterable[Hashable]) -> list[Hashable]:
+    """Return the dimensions that an argument `dim` of xarray names; None and `...` name every one."""
+    return list(every) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
+
+
+def dims_of_variable(dim: Any, variable: xarray.Variable) -> list[Hashable]:
+    """Return those of the named dimensions that a variable has."""
+    return [name for name in named_dims(dim, variable.dims) if name in variable.dims]
 
 
 def call_method(target: Any, method: str, dim: Any, how: Mapping[str, Any]) -> Any:
@@ -93,3 +111,30 @@ def fill_template(
         whole = all(shell.sizes[dim] == lengths.get(dim, shell.sizes[dim]) for dim in coord.dims)
         coords[name] = coord.variable if whole else dataset.coords[name].variable
     return xarray.Dataset(data, coords, shell.attrs)
+
+
+def add_other_variables(
+    made: xarray.Dataset,
+    dataset: xarray.Dataset,
+    names: Collection[Hashable],
+    compute: Callable[[xarray.Dataset], xarray.Dataset],
+) -> xarray.Dataset:
+    """Return the result for some variables of a dataset with that for the others.
+
+    Parameters
+    ----------
+    made, names
+        The result, and the variables that it is for.
+    dataset
+        What was reduced.
+    compute
+        Returns the result of xarray for the others.
+    """
+    rest = dataset.drop_vars(names)
+    if not rest.data_vars:
+        return made
+    others = compute(rest)
+    whole = made.assign({name: others[name] for name in rest.data_vars if name in others})  # not text
+    whole = whole[[name for name in dataset.data_vars if name in whole]]
+    whole.attrs = dict(made.attrs)
+    return whole
