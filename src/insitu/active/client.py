@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from insitu.active.distribute import Credentials, arrays_from_wire, credentials_of_url, join_blocks
+from insitu.active.distribute import arrays_from_wire, ask_in_turn, credentials_of_url, join_blocks
 from insitu.active.fallback import bytes_to_move, warn_of_fallback
 from insitu.active.placement import Placement, Servers, place_servers, servers_of
 from insitu.active.transport import ServerError, client_for
@@ -128,12 +128,6 @@ class Active:
             self.fall_back(problem, context.name, array[chosen])
             return read_array(array, chosen, context)
 
-    def ask(self, route: str, jobs: list[dict[str, Any]], credentials: Credentials) -> list[Any]:
-        """Return the items of the response to some jobs, of the server that is named first."""
-        options, basic = credentials
-        server = self.placements[0].servers[0]
-        return client_for(server, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
-
     def _ask_first(self, url: str, route: str, request: Mapping[str, Any], basic: tuple[str, str] | None) -> list[Any]:
         """Return the items of the response of the first server next to a URL that answers."""
         servers = servers_of(self.placements, url)
@@ -141,12 +135,7 @@ class Active:
             raise UnsupportedError(
                 f"no server of active= is next to {redact_url(url)}", hint="Add its prefix to active="
             )
-        for server in servers[:-1]:
-            try:
-                return client_for(server, self.token).ask(route, request, basic)
-            except (ServerError, SourceError):
-                pass  # the next one has the same data
-        return client_for(servers[-1], self.token).ask(route, request, basic)
+        return ask_in_turn(servers, lambda server: client_for(server, self.token).ask(route, request, basic))
 
     def fall_back(self, problem: InsituError, name: str | None, *arrays: VirtualArray) -> None:
         """Warn that values are read here, and why; raise the error if `required` is set.

@@ -42,7 +42,7 @@ from insitu.reducing.portions import is_one_portion
 from insitu.reducing.split_by_owner import MAX_OWNERS, OwnedArray, most_bytes, split_by_owner
 from insitu.sources.storage_options import options_for
 
-__all__ = ["Credentials", "Distribution", "arrays_from_wire", "credentials_of_url", "join_blocks"]
+__all__ = ["Credentials", "Distribution", "arrays_from_wire", "ask_in_turn", "credentials_of_url", "join_blocks"]
 
 Credentials = tuple[dict[str, Any], tuple[str, str] | None]
 """Storage options for a server, and the secrets for a header."""
@@ -119,13 +119,12 @@ class Distribution:
     def ask_any(self, owner: Owner, job: Mapping[str, Any]) -> Results:
         """Return the results of a job from one of several servers with the same data."""
         first = next(_turn) % len(owner.servers)
-        *others, last = owner.servers[first:] + owner.servers[:first]
-        for server in others:
-            try:
-                return _values(server, owner, job)
-            except REFUSALS as problem:
-                warn_of_takeover(server, problem, self.name)
-        return _values(last, owner, job)
+        servers = owner.servers[first:] + owner.servers[:first]
+
+        def report(server: str, problem: InsituError) -> None:
+            warn_of_takeover(server, problem, self.name)
+
+        return ask_in_turn(servers, lambda server: _values(server, owner, job), report)
 
     def parts(self) -> list[tuple[Selection, Owner]]:
         """Return the parts of the values, with the servers that have each of them."""
@@ -268,18 +267,17 @@ class Distribution:
         for part, owner in Distribution(expression).parts():
             mine = ExpressionValues(expression).select(part)
             where = np.ix_(
-                *(np.arange(k.start, k.start + k.length) if isinstance(k, Stride) else k for k in part.selectors)
+                *(key.positions if isinstance(key, Stride) else key for key in part.selectors)
             )
             problem: InsituError | None = None
-            for server in owner.servers:
-                try:
-                    values[where] = _read(server, owner, mine.expression)
-                    break
-                except REFUSALS as refusal:
-                    problem = refusal
-            else:
-                self._fall_back(owner, [mine.expression], False, problem)
-                values[where] = mine.read()
+            try:
+                if owner.servers:
+                    values[where] = ask_in_turn(owner.servers, partial(_read, owner=owner, expression=mine.expression))
+                    continue
+            except REFUSALS as refusal:
+                problem = refusal
+            self._fall_back(owner, [mine.expression], False, problem)
+            values[where] = mine.read()
         return values
 
     def _fall_back(self, owner: Owner, lost: Sequence[Expression], is_all: bool, reason: InsituError | None) -> None:
@@ -308,6 +306,30 @@ def interleave(lists: Sequence[Sequence[Item]]) -> list[Item]:
         for number, item in enumerate(items)
     ]
     return [item for _, _, item in sorted(placed, key=lambda entry: entry[:2])]
+
+
+def ask_in_turn(
+    servers: Sequence[str], ask: Callable[[str], Item], report: Callable[[str, InsituError], None] | None = None
+) -> Item:
+    """Return what the first of several servers with the same data answers; raise the refusal of the last.
+
+    Parameters
+    ----------
+    servers
+        Their URLs.
+    ask
+        Asks one of them.
+    report
+        Called with each that refuses, and why, if another one is asked then.
+    """
+    *others, last = servers
+    for server in others:
+        try:
+            return ask(server)
+        except REFUSALS as problem:
+            if report is not None:
+                report(server, problem)
+    return ask(last)
 
 
 class _Owners:
