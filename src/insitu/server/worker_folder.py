@@ -25,8 +25,8 @@ LOCK = "lock"
 
 
 @contextmanager
-def worker_folder(prefix: str, variable: str) -> Iterator[str]:
-    """Make a folder that only this user can enter, for as long as the `with` block lasts.
+def worker_folder(prefix: str, variable: str, workers: int = 2) -> Iterator[str | None]:
+    """Make a folder that only this user can enter, for as long as the `with` block lasts; None for a single worker.
 
     Parameters
     ----------
@@ -34,7 +34,12 @@ def worker_folder(prefix: str, variable: str) -> Iterator[str]:
         Of its name. Folders of that prefix whose server was killed are removed.
     variable
         The environment variable by which worker processes find it.
+    workers
+        How many worker processes there are: one alone needs no folder.
     """
+    if workers < 2:
+        yield None
+        return
     _remove_abandoned(prefix)
     folder = tempfile.mkdtemp(prefix=prefix)
     try:
