@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
 
-__all__ = ["Archive", "register_dataset_maker", "zarr_store_of"]
+__all__ = ["Archive", "open_variable", "register_dataset_maker", "zarr_store_of"]
 
 ScannedFiles = Sequence[Member | Failure]
 
@@ -585,6 +585,12 @@ def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
 
 def _has_failures(found: ScannedFiles) -> bool:
     return any(isinstance(item, Failure) for item in found)
+
+
+def open_variable(url: Any, path: str, **options: Any) -> tuple[Archive, str]:
+    """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there."""
+    group, _, name = path.strip("/").rpartition("/")
+    return Archive.open(url, group=group or None, variables=[name], **options), name
 
 
 def zarr_store_of(
