@@ -57,7 +57,7 @@ def test_like_numpy(name: str, axis: int, others: tuple[int, ...], monkeypatch: 
             reduction = Reduction((method,), values.dtype)
             lengths = [1 if number in others else length for number, length in enumerate(shape)]
             lengths[axis] = count
-            total = reduction.nothing(lengths)
+            total = reduction.empty_partial(lengths)
             where = tuple(slice(0, length) for length in lengths)
             for part in reduce_rows(values, axis, codes, others, reduction):
                 merge_groups(total, where, axis, part, reduction)

@@ -28,7 +28,7 @@ from insitu.reducing.expression_values import ExpressionValues
 from insitu.reducing.fold_portions import Folding, Results
 from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import kept_without_axes
+from insitu.reducing.reduced_axes import unchanged_statistics
 from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["answer", "answer_array", "answer_folding", "reason_to_compute_here"]
@@ -54,7 +54,7 @@ def answer(expression: Expression, query: ReductionQuery, known: Values | None =
 
 def _reduce_there(servers: Distribution, query: ReductionQuery) -> Results:
     expression, methods = servers.expression, query.methods
-    if kept_without_axes(query, expression.ndim):
+    if unchanged_statistics(query, expression.ndim):
         raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
     unknown = [method for method in methods if method not in STATISTICS or not STATISTICS[method].is_plain]
     if unknown or expression.dtype.kind not in "biufcmM":

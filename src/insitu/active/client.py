@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from insitu.active.distribute import arrays_from_wire, ask_in_turn, credentials_of_url, join_blocks
+from insitu.active.distribute import arrays_from_wire, ask_in_turn, join_blocks, storage_access
 from insitu.active.fallback import bytes_to_move, warn_of_fallback
 from insitu.active.placement import Placement, Servers, place_servers, servers_of
 from insitu.active.transport import ServerError, client_for
@@ -98,7 +98,7 @@ class Active:
             "decode": decode,
             **({"dim": list(dim)} if dim else {}),
         }
-        options, basic = credentials_of_url(url, storage_options)
+        options, basic = storage_access(url, storage_options)
         items = self._ask_first(url, "reduce", {"jobs": [job], "options": options}, basic)
         return arrays_from_wire(items[0], "values"), items[-1]
 
@@ -108,7 +108,7 @@ class Active:
         """Return the metadata of an archive, scanned by the server;
         None if the server cannot scan it.
         """
-        options, basic = credentials_of_url(url, storage_options)
+        options, basic = storage_access(url, storage_options)
         try:
             items = self._ask_first(url, "scan", {"url": url, "group": group, "options": options}, basic)
             return group_from_wire(get_field(items[0], "group"))
@@ -122,7 +122,7 @@ class Active:
         try:
             job = {"array": array_to_wire(array[chosen]), "selection": None}
             first = next((s.url for tile in array.tiles for s in tile.chunks.sources[:1]), "")
-            options, basic = credentials_of_url(first, context.storage_options)
+            options, basic = storage_access(first, context.storage_options)
             return join_blocks(self._ask_first(first, "read", {"jobs": [job], "options": options}, basic))
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, context.name, array[chosen])

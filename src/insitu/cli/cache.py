@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from insitu.cli.screen import stderr, stdout
-from insitu.scanning.scan_cache import default_scan_cache
 from insitu.model.description import count_text, format_bytes
+from insitu.scanning.scan_cache import default_scan_cache
 
 __all__ = ["cache"]
 

@@ -15,11 +15,11 @@ from insitu.cli.access import StorageOption, Verbose, describe_array, storage_op
 from insitu.cli.screen import stderr
 from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
+from insitu.model.description import count_text, format_bytes
 from insitu.open_options import ScanOptions
 from insitu.reading import ReadStatistics
 from insitu.scanning.scan_url import scan_stored
 from insitu.xarray_bridge.archive_dataset import Archive
-from insitu.model.description import count_text, format_bytes
 
 __all__ = ["parse_slices", "read", "split_slices"]
 
@@ -134,8 +134,7 @@ def _read_labelled(
     if unknown:
         raise SelectionError(
             f"{path} has no labels along {unknown[0]!r}",
-            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{path}[0, "
-            "10:20]'",
+            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{path}[0, 10:20]'",
         )
     try:
         # Of the labels alone: an error of the variable itself is none of the labels.

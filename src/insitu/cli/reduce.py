@@ -15,9 +15,9 @@ from insitu.archive import open_variable
 from insitu.cli.access import StorageOption, storage_options
 from insitu.cli.read import parse_slices, split_slices
 from insitu.cli.screen import print_table, stderr
+from insitu.model.description import count_text, format_bytes
 from insitu.reading import ReadStatistics
 from insitu.reducing.statistics import STATISTICS
-from insitu.model.description import count_text, format_bytes
 
 __all__ = ["reduce"]
 

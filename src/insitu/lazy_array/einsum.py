@@ -64,8 +64,8 @@ def _weigh(
     result_labels
         The labels of the result.
     """
-    gone = [label for label in own_labels if label not in result_labels]
-    axes = [own_labels.index(label) for label in gone]
+    reduced = [label for label in own_labels if label not in result_labels]
+    axes = [own_labels.index(label) for label in reduced]
     about = hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest()
     stored, pattern = _find_pattern(array)
     key = (stored and _identity(stored), own_labels, labels, result_labels, np.asarray(weights).dtype.str, about)
@@ -77,7 +77,7 @@ def _weigh(
         query = ReductionQuery.of(methods, axes, skipna=skipna)
         return answer_folding(stored, lambda values: WeightedFolding(values, query, factor), known)
 
-    is_weighted = bool(labels) and set(labels) <= set(gone) and not np.isnan(weights).any()
+    is_weighted = bool(labels) and set(labels) <= set(reduced) and not np.isnan(weights).any()
     if not is_weighted or stored is None:
         found = _sum_products(array, own_labels, weights, labels, axes)
     elif pattern == "filled":

@@ -118,8 +118,8 @@ def explain(array: Expression, reduction: str | None = None, axes: Sequence[int]
     axes
         Along which; None: all.
     """
-    gone = range(array.ndim) if axes is None else axes
-    shape = array.shape if reduction is None else tuple(n for axis, n in enumerate(array.shape) if axis not in gone)
+    reduced = range(array.ndim) if axes is None else axes
+    shape = array.shape if reduction is None else tuple(n for axis, n in enumerate(array.shape) if axis not in reduced)
     sizes = _block_sizes(array, reduction)
     need = cost(array, looks_into_tables=True)
     largest = max(sizes, default=0) * array.dtype.itemsize
@@ -168,7 +168,7 @@ def _estimate_memory(
     if reduction is None:
         memory += elements * array.dtype.itemsize
     elif STATISTICS.can_stream(reduction, array.dtype) and not STATISTICS[reduction].is_sketch:
-        partial = Reduction((reduction,), array.dtype).nothing(())
+        partial = Reduction((reduction,), array.dtype).empty_partial(())
         # The partial of all data, and one that is merged into it.
         memory += 2 * elements * sum(field.nbytes for field in partial.values())
         memory += min(count_cores() * (STACK_BYTES + 2 * STEP_BYTES), 3 * array.nbytes) if is_stored(array) else 0

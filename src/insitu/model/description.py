@@ -64,7 +64,7 @@ def count_text(count: int, what: str) -> str:
 
 
 def detail_notes(details: ArrayDetails | GroupDetails) -> Iterator[str]:
-    """Yield what a scan could not find of an array or a group: attributes that are not read, sources that are missing."""
+    """Yield what a scan could not find of an array or a group: unread attributes, missing sources."""
     for name, reason in details.unread_attributes.items():
         yield f"attribute {name!r} is not read: {reason}"
     if isinstance(details, ArrayDetails) and (missing := details.missing_sources):

@@ -19,7 +19,16 @@ from insitu.model.axis import Axis, Indices
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, WHOLE, ChunkTable, Columns, narrow_column
 from insitu.model.tile import Tile
 
-__all__ = ["MAX_KEPT_CELLS", "STATES", "CellGrid", "FlatCells", "GridWindow", "flatten_cells", "is_computed_object", "make_grid"]
+__all__ = [
+    "MAX_KEPT_CELLS",
+    "STATES",
+    "CellGrid",
+    "FlatCells",
+    "GridWindow",
+    "flatten_cells",
+    "is_computed_object",
+    "make_grid",
+]
 
 STATES = ("stored", "inline", "unwritten", "absent", "computed")
 """Names of the states of cells, by the number that pictures use."""

@@ -154,7 +154,7 @@ class ExpressionValues:
         return ReadContext(how.name, how.storage_options)
 
     def _fold_boxes(self, axes: tuple[int, ...], reduction: Reduction) -> Partial:
-        partial = reduction.nothing(self.shape, axes)
+        partial = reduction.empty_partial(self.shape, axes)
         strides = [math.prod(self.shape[later] for later in axes[number + 1 :]) for number in range(len(axes))]
 
         def reduce_box(box: Box, values: npt.NDArray[Any]) -> Partial:

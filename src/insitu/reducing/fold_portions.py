@@ -78,7 +78,7 @@ class Folding(ABC):
         """Return the partial of all values, as one portion."""
 
     @abstractmethod
-    def nothing(self) -> Partial:
+    def empty_partial(self) -> Partial:
         """Return the partial of no data."""
 
     @abstractmethod
@@ -116,7 +116,7 @@ class Folding(ABC):
 
     def begin(self) -> MergedPartial:
         """Return the partial of no data, to which parts of the values are added."""
-        return MergedPartial(self.along, self.nothing(), self.merge_partials)
+        return MergedPartial(self.along, self.empty_partial(), self.merge_partials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def fold_in_portions(whole: Folding, run: Run | None = None) -> Partial:
     total: Partial = {}
     for number, found in itertools.groupby(zip(regions, states, strict=True), key=lambda item: item[0][0]):
         part = job.parts[number]
-        total = part.nothing()
+        total = part.empty_partial()
         for (_, region), state in found:
             part.put(total, region, state)
         if merged is not None:
@@ -227,4 +227,4 @@ def run_portions(job: PortionFolds, groups: Sequence[Sequence[Portion]]) -> Iter
 
 def state_bytes(reduction: Reduction) -> int:
     """Return the bytes of a partial for each element of the result."""
-    return sum(found.dtype.itemsize for found in reduction.nothing(()).values())
+    return sum(found.dtype.itemsize for found in reduction.empty_partial(()).values())

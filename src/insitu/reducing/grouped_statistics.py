@@ -95,7 +95,7 @@ class GroupedFolding(StreamedFolding):
     def fold_whole(self) -> Partial:
         """Return the partial of all values, as one portion."""
         self._check()
-        reduction, axis, total = self.reduction, self.groups.axis, self.nothing()
+        reduction, axis, total = self.reduction, self.groups.axis, self.empty_partial()
         for box, parts in _groups_by_box(self.values, self.groups, self.along, reduction):
             for part in parts:
                 merge_groups(total, box, axis, part, reduction)
@@ -109,11 +109,11 @@ class GroupedFolding(StreamedFolding):
         """Return the state of several portions together."""
         return fold_left(self._merge_two, states)
 
-    def nothing(self) -> Partial:
+    def empty_partial(self) -> Partial:
         """Return the partial of no data."""
         lengths = list(reduced_shape(self.values.shape, self.along))
         lengths[self.groups.axis] = self.groups.count
-        return self.reduction.nothing(lengths)
+        return self.reduction.empty_partial(lengths)
 
     def put(self, total: Partial, region: Region, state: GroupPartials) -> None:
         """Merge the state of a region into the partial of all values."""
@@ -163,7 +163,7 @@ class GroupedFolding(StreamedFolding):
         known = np.union1d(one[0], other[0])
         lengths = list(next(iter(one[1].values())).shape)
         lengths[axis] = len(known)
-        total = reduction.nothing(lengths)
+        total = reduction.empty_partial(lengths)
         everywhere = (slice(None),) * len(lengths)
         for codes, partial in (one, other):
             merge_groups(total, everywhere, axis, (np.searchsorted(known, codes), partial), reduction)

@@ -24,18 +24,16 @@ class MergedPartial:
     ----------
     along
         Axes that are reduced, in the order in which they count for positions.
-    nothing
+    empty
         The partial of no data, of the shape of the result.
     merge
         Returns the partial of two partials together.
     """
 
-    def __init__(
-        self, along: Sequence[int], nothing: Partial, merge: Callable[[Partial, Partial], Partial]
-    ) -> None:
+    def __init__(self, along: Sequence[int], empty: Partial, merge: Callable[[Partial, Partial], Partial]) -> None:
         self.along, self.merge = tuple(along), merge
-        self.partial = nothing
-        self._touched = np.zeros(next(iter(nothing.values())).shape, bool)
+        self.partial = empty
+        self._touched = np.zeros(next(iter(empty.values())).shape, bool)
         """Places of the result that have a value: what comes first is taken as it is."""
 
     def add(self, part: Selection, place: Selection, partial: Partial) -> None:

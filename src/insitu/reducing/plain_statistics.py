@@ -37,9 +37,9 @@ class PlainFolding(StreamedFolding):
         """Return the partial of a box with the positions of extremes in the whole array."""
         return renumber_positions(partial, Selection.of(box, self.values.shape), self.along)
 
-    def nothing(self) -> Partial:
+    def empty_partial(self) -> Partial:
         """Return the partial of no data."""
-        return self.reduction.nothing(self.values.shape, self.along)
+        return self.reduction.empty_partial(self.values.shape, self.along)
 
     def finalise(self, partial: Partial) -> Results:
         """Return the results of the partial of all values."""

@@ -20,7 +20,7 @@ from insitu.reducing.expression_values import ExpressionValues, reduction_memory
 from insitu.reducing.fold_portions import Folding, Results, fold_in_portions
 from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import kept_without_axes, squeeze_axes
+from insitu.reducing.reduced_axes import squeeze_axes, unchanged_statistics
 from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.whole_blocks import reduce_whole_boxes
 
@@ -77,7 +77,7 @@ def reduce_expression(
     along = normalise_axes(query.axes, expression.ndim)
     with open_values(expression, known, memory) as values:
         found: Results = {}
-        if unchanged := kept_without_axes(query, expression.ndim):
+        if unchanged := unchanged_statistics(query, expression.ndim):
             found = dict.fromkeys(unchanged, np.array(values.read()))
         streamed = tuple(m for m in query.methods if m not in found and STATISTICS.can_stream(m, expression.dtype))
         if streamed:

@@ -161,16 +161,16 @@ def _measure_digest(part: ValueBlock) -> Array:
     if not part.size:
         return np.full(shape, _empty_digest(rows.dtype, part.skipna))
     values = np.sort(rows, axis=-1)  # NaN last
-    lost = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    missing = np.count_nonzero(lost, axis=-1)
+    is_missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    missing = np.count_nonzero(is_missing, axis=-1)
     last = np.maximum(values.shape[-1] - missing - 1, 0)
     none = missing == values.shape[-1]
     high = np.take_along_axis(values, last[:, None], -1)[:, 0].astype(np.float64)
     low = values[:, 0].astype(np.float64)
     low[none], high[none] = np.inf, -np.inf
     wide = values.astype(np.float64)
-    wide[lost] = np.inf
-    return _digest(wide, (~lost).astype(np.float64), low, high, missing).reshape(shape)
+    wide[is_missing] = np.inf
+    return _digest(wide, (~is_missing).astype(np.float64), low, high, missing).reshape(shape)
 
 
 def _join_digests(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:

@@ -99,7 +99,7 @@ class _PartialResult:
         self.selection = selection
         self.axes = axes
         self.reduction = reduction
-        self.partial = reduction.nothing(selection.result_shape, axes)
+        self.partial = reduction.empty_partial(selection.result_shape, axes)
         self.projections: list[TileProjection] = []
         self.windows: list[Partial] = []
         self.untouched = False

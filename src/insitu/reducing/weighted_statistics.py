@@ -80,7 +80,7 @@ class WeightedFolding(Folding):
         # Squares only if they are needed: without them, one pass over a chunk is enough.
         measured = "var" if any(form.needs_squares for form in forms.values()) else "mean"
         reduction = Reduction((measured,), self.values.dtype, replace(self.query.rules, ddof=0))
-        total = self.nothing()
+        total = self.empty_partial()
         for box, partial in partials_by_box(self.values, inner, reduction):
             weight: Any = np.float64(1)
             for axes, numbers in factors:
@@ -90,7 +90,7 @@ class WeightedFolding(Folding):
             merge_into(total, where, _contract(partial, weight, along), _merge_weights)
         return total
 
-    def nothing(self) -> Partial:
+    def empty_partial(self) -> Partial:
         """Return the partial of no data."""
         shape = reduced_shape(self.values.shape, self.along)
         return {name: np.zeros(shape) for name in WEIGHTED_FIELDS}

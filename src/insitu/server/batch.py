@@ -85,10 +85,10 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                 async def begin() -> AsyncIterator[bytes]:
                     ready = await _prepare(worker, body, kind, who, reducing)
                     # Of values that are read, a block, its copy, and chunks that lie in two blocks.
-                    held = ready.cost if reducing else min(ready.cost, 4 * BLOCK_BYTES)
+                    paused_bytes = ready.cost if reducing else min(ready.cost, 4 * BLOCK_BYTES)
                     return await worker.stream(
                         ready.cost,
-                        held,
+                        paused_bytes,
                         lambda deadline: _stream_pieces(_answer_batch(worker, ready, deadline, answer_job)),
                     )
 

@@ -212,7 +212,7 @@ class Worker:
             deadline.cancelled = True
 
     async def stream(
-        self, cost: int, held: int, work: Callable[[Deadline], Generator[bytes, None, None]]
+        self, cost: int, paused_bytes: int, work: Callable[[Deadline], Generator[bytes, None, None]]
     ) -> AsyncIterator[bytes]:
         """Run a generator on threads and return its pieces as they are made.
 
@@ -224,7 +224,7 @@ class Worker:
         ----------
         cost
             Bytes that it holds while it runs.
-        held
+        paused_bytes
             Bytes that it holds while it is paused.
         work
             Makes the generator; it gets its deadline.
@@ -259,7 +259,7 @@ class Worker:
 
         def start(leave: Callable[[], None]) -> None:
             nonlocal paused
-            paused, reply.held = False, 0
+            paused, reply.paused_bytes = False, 0
 
             def on_done(done: asyncio.Future[bool]) -> None:
                 nonlocal paused
@@ -273,7 +273,7 @@ class Worker:
                 else:
                     paused = True
                     pieces.put_nowait(_Paused())
-                    self.replies.pause(reply, held)
+                    self.replies.pause(reply, paused_bytes)
 
             future = loop.run_in_executor(self.pool, context.run, _run_with_deadline, deadline, produce)
             future.add_done_callback(on_done)
@@ -304,7 +304,7 @@ class Worker:
                     yield context.run(making.throw, error)
             finally:
                 deadline.cancelled = True
-                reply.held = 0
+                reply.paused_bytes = 0
                 if paused:
                     context.run(making.close)
 

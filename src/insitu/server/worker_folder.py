@@ -43,8 +43,8 @@ def worker_folder(prefix: str, variable: str, workers: int = 2) -> Iterator[str 
     _remove_abandoned(prefix)
     folder = tempfile.mkdtemp(prefix=prefix)
     try:
-        with open(os.path.join(folder, LOCK), "w") as held:
-            _lock(held)
+        with open(os.path.join(folder, LOCK), "w") as lock_file:
+            _lock(lock_file)
             os.environ[variable] = folder
             yield folder
     finally:
@@ -59,8 +59,8 @@ def _remove_abandoned(prefix: str) -> None:
         with suppress(OSError):  # of somebody else, of a server that runs, or just being removed by another
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
-            with open(folder / LOCK, "r+") as held:
-                _lock(held)
+            with open(folder / LOCK, "r+") as lock_file:
+                _lock(lock_file)
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -268,8 +268,8 @@ class InsituAccessor:
                 continue
             for method, values in _statistics(variable.variable, names, dim, how).items():
                 result[f"{name}_{method}"] = values
-        kept = {str(d) for variable in result.values() for d in variable.dims}
-        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept}
+        kept_dims = {str(d) for variable in result.values() for d in variable.dims}
+        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept_dims}
         return xarray.Dataset(result, coords=coords)
 
     def weighted(self, weights: xarray.DataArray) -> Weighted:

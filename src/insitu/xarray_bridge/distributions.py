@@ -33,8 +33,8 @@ def histogram(dataset: xarray.Dataset, edges: Any, dim: Any = None, weights: Any
         if variable.dtype.kind in KINDS:
             dims = dims_of_variable(dim, variable.variable)
             found = _compute(variable.variable, "histogram", dims, ReductionRules(edges=borders))
-            kept = [d for d in variable.dims if d not in dims]
-            made[name] = xarray.Variable([*kept, "bin"], np.moveaxis(found, 0, -1))
+            kept_dims = [d for d in variable.dims if d not in dims]
+            made[name] = xarray.Variable([*kept_dims, "bin"], np.moveaxis(found, 0, -1))
     sides = np.array(borders)
     coords: dict[Hashable, Any] = {
         "bin": ("bin", (sides[:-1] + sides[1:]) / 2),
@@ -51,8 +51,8 @@ def quantile(
 ) -> xarray.Dataset:
     """Return approximate quantiles by t-digests; see `InsituAccessor.quantile`."""
     names = [name for name, variable in dataset.data_vars.items() if variable.dtype.kind in KINDS]
-    shell = make_template(dataset, names)
-    result = shell.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
+    template = make_template(dataset, names)
+    result = template.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
     values = {}
     for name in names:
         variable = dataset.variables[name]

@@ -84,12 +84,12 @@ class Grouped:
         if along is None or not names or along not in dims or set(how) - known or self._has_crossing_coordinate(along):
             found: xarray.Dataset = call_method(self._whole, method, dim, how)
             return found
-        shell = make_template(self._dataset, names, [along])
-        groups = self._grouping(shell)
+        template = make_template(self._dataset, names, [along])
+        groups = self._grouping(template)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of the shell's zeros
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of the template's zeros
             result = call_method(groups, method, dim, how)
-        first = self._first(shell, along)
+        first = self._first(template, along)
         values = {}
         for name in names:
             variable = self._dataset.variables[name]
@@ -116,12 +116,12 @@ class Grouped:
         """Return whether a coordinate lies along the grouped dimension and another."""
         return any(along in coord.dims and coord.ndim > 1 for coord in self._dataset.coords.values())
 
-    def _first(self, shell: xarray.Dataset, along: Hashable) -> xarray.DataArray:
+    def _first(self, template: xarray.Dataset, along: Hashable) -> xarray.DataArray:
         """Return for each element of the result the first element of its group.
 
         NaN where the group is empty.
         """
-        numbers = xarray.Dataset({"_": (along, np.arange(shell.sizes[along], dtype=np.float64))}, shell.coords)
+        numbers = xarray.Dataset({"_": (along, np.arange(template.sizes[along], dtype=np.float64))}, template.coords)
         found: xarray.DataArray = self._grouping(numbers).min()["_"]
         return found
 
@@ -157,7 +157,7 @@ class Grouped:
         empty = np.isnan(first.values)
         if not empty.any():
             return turned
-        # A place without any element has what xarray puts there, as it put it into the shell.
+        # A place without any element has what xarray puts there, as it put it into the template.
         lengths = dict(zip(order, found.shape, strict=True))
         repeated = np.broadcast_to(shown.values, [lengths[name] for name in shown.dims])
         hole = np.broadcast_to(empty.reshape(*empty.shape, *[1] * (len(order) - empty.ndim)), found.shape)

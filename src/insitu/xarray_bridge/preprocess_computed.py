@@ -137,12 +137,12 @@ def _read_otherwise(expression: Expression, context: ReadContext, made: dict[int
     for node in iterate_nodes([expression], made):
         match node:
             case Stored(_, was):
-                kept: dict[str, Any] = {
+                unchanged: dict[str, Any] = {
                     "name": was.name,
                     "storage_options": was.storage_options,
                     "keep_alive": was.keep_alive,
                 }
-                made[id(node)] = Stored(node.array, replace(context, **kept))
+                made[id(node)] = Stored(node.array, replace(context, **unchanged))
             case Moved(_, _, direct):
                 made[id(node)] = made[id(direct)]
             case Operation():

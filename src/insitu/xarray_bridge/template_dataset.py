@@ -88,29 +88,29 @@ def make_template(
 
 
 def fill_template(
-    shell: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
+    template: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
 ) -> xarray.Dataset:
     """Return the result of a template with real values, and coordinates of full length.
 
     Parameters
     ----------
-    shell
+    template
         What xarray made.
     dataset
-        What the shell was made from.
+        What the template was made from.
     values
         For each data variable, in the order of the result's dimensions.
     """
     data = {}
-    for name, variable in shell.data_vars.items():
+    for name, variable in template.data_vars.items():
         found = values[name].astype(variable.dtype, copy=False)
         data[name] = (variable.dims, found, variable.attrs)
     lengths = {dim: length for dims, found, _ in data.values() for dim, length in zip(dims, found.shape, strict=True)}
     coords: dict[Hashable, Any] = {}
-    for name, coord in shell.coords.items():
-        whole = all(shell.sizes[dim] == lengths.get(dim, shell.sizes[dim]) for dim in coord.dims)
+    for name, coord in template.coords.items():
+        whole = all(template.sizes[dim] == lengths.get(dim, template.sizes[dim]) for dim in coord.dims)
         coords[name] = coord.variable if whole else dataset.coords[name].variable
-    return xarray.Dataset(data, coords, shell.attrs)
+    return xarray.Dataset(data, coords, template.attrs)
 
 
 def add_other_variables(

@@ -67,10 +67,10 @@ class Weighted:
         if not same or not names or not weights.dims or set(how) - {"skipna", "keep_attrs"}:
             found: xarray.Dataset = call_method(self._whole, method, dim, how)
             return found
-        shell = make_template(dataset, names)
+        template = make_template(dataset, names)
         short = weights.isel({d: slice(0, 1) for d in weights.dims}).copy()
         short.data = np.ones(short.shape, weights.dtype)
-        result = call_method(shell.weighted(short), method, dim, how)
+        result = call_method(template.weighted(short), method, dim, how)
         values = {}
         for name in names:
             variable = dataset.variables[name]

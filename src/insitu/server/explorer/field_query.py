@@ -94,5 +94,7 @@ def find_numbers(archive: OpenedArchive, query: ApiQuery) -> tuple[str, VirtualA
     """Return the same; an error if the variable cannot be drawn, too."""
     found = find_values(archive, query)
     if kind_of(found[1]) in ("text", "other"):
-        raise RequestError(f"{found[0][:200]!r} holds no numbers that could be drawn", why="Ask api/table for its values")
+        raise RequestError(
+            f"{found[0][:200]!r} holds no numbers that could be drawn", why="Ask api/table for its values"
+        )
     return found
