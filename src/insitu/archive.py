@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
 
-__all__ = ["Archive", "register_dataset_maker", "zarr_store_of"]
+__all__ = ["Archive", "open_variable", "register_dataset_maker", "zarr_store_of"]
 
 VIEW_CACHE_BYTES = 128 << 20
 """Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same
@@ -543,6 +543,12 @@ _dataset_makers: list[Callable[..., xarray.Dataset]] = []
 def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
     """Let a layer above say how an archive becomes a dataset."""
     _dataset_makers.append(make)
+
+
+def open_variable(url: Any, path: str, **options: Any) -> tuple[Archive, str]:
+    """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there."""
+    group, _, name = path.strip("/").rpartition("/")
+    return Archive.open(url, group=group or None, variables=[name], **options), name
 
 
 def zarr_store_of(

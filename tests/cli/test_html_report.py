@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import insitu
 from insitu.cli import app
 from insitu.cli.html_report import html_report
-from insitu.cli.screen import format_bytes
+from insitu.model.description import format_bytes
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(2)'>\"'&"
 

@@ -23,7 +23,7 @@ from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.local_copies import LocalCopies
 from insitu.server.metrics import Metrics
-from insitu.server.scanned_archives import ScanCache
+from insitu.server.scanned_archives import ScannedArchives
 from insitu.sources import open_source
 from insitu.sources.access_policy import access_policy_scope, can_use_environment
 from insitu.sources.http.login import cookies_for
@@ -256,7 +256,7 @@ def test_decoded_chunk_cache() -> None:
 
 
 def test_scans_cache(site: Site) -> None:
-    scans = ScanCache(4, 60, Metrics())
+    scans = ScannedArchives(4, 60, Metrics())
     options = {"headers": ANN}
     ann, url = Credentials("ann", "hush").digest, f"{site.url}/header/x.nc"
     assert scans.array(url, "v", decoded=False, options=options, who=ann).shape == (600,)

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stderr
+from insitu.cli.screen import format_chunk_shape, format_codecs, stderr
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.model.description import count_text, format_bytes
 from insitu.open_options import OPTIONS, OpenOptions
 from insitu.scanning.member import Member
 from insitu.sources import Trace, trace
@@ -102,7 +103,7 @@ def trace_storage(verbose: bool) -> Iterator[Trace]:
     if verbose:
         places = ", ".join(cost.places) or "nothing"
         stderr.print(
-            f"storage | {places} | {plural(cost.requests, 'request')} in {plural(cost.waves, 'wave')} | "
+            f"storage | {places} | {count_text(cost.requests, 'request')} in {count_text(cost.waves, 'wave')} | "
             f"{format_bytes(cost.bytes)} | "
             f"{cost.seconds:.3f} s" + (f" | retried {cost.retries} times" if cost.retries else ""),
             markup=False,
@@ -119,6 +120,6 @@ def describe_array(name: str, array: VirtualArray, group: VirtualGroup | Member 
         "×".join(map(str, array.shape)) or "scalar",
         f"chunks {format_chunk_shape(array)}",
         f"codecs {format_codecs(encoding for tile in array.tiles for encoding in tile.encodings)}",
-        f"{plural(len(array.tiles), 'grid')} of {plural(len(array.sources), 'object')}",
+        f"{count_text(len(array.tiles), 'grid')} of {count_text(len(array.sources), 'object')}",
     ]
     return " | ".join(part for part in parts if part)

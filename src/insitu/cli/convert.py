@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from insitu.cli.access import StorageOption, storage_options
-from insitu.cli.screen import plural, stderr
+from insitu.cli.screen import stderr
+from insitu.model.description import count_text
 
 __all__ = ["convert", "parse_prefixes"]
 
@@ -59,7 +60,7 @@ def convert(
         mode="w" if overwrite else "x",
         storage_options=storage_options(option),
     )
-    stderr.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
+    stderr.print(f"{target}: {count_text(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
 
 
 def parse_prefixes(pairs: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,8 @@ import typer
 from insitu.cli.access import StorageOption, storage_options
 from insitu.cli.convert import parse_prefixes
 from insitu.cli.progress import progress_bar
-from insitu.cli.screen import plural, stdout
+from insitu.cli.screen import stdout
+from insitu.model.description import count_text
 
 __all__ = ["refresh"]
 
@@ -35,14 +36,14 @@ def refresh(
 
     if rename:
         done = rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
-        stdout.print(f"{plural(done, 'source')} renamed", markup=False)
+        stdout.print(f"{count_text(done, 'source')} renamed", markup=False)
     with progress_bar("sources") as progress:
         report = refresh_references(
             references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
         )
     changed = len(report.stale) + len(report.by_size_only)
     stdout.print(
-        f"{plural(len(report.findings), 'source')}: "
+        f"{count_text(len(report.findings), 'source')}: "
         + (f"{changed:,} changed, scanned again" if changed else "nothing changed"),
         markup=False,
     )
