@@ -1,4 +1,4 @@
-"""Options that several verbs share: --option and --verbose, with a trace of storage requests."""
+"""Options that several verbs share, of which --verbose traces the requests to storage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from insitu.scanning.member import Member
 from insitu.sources import Trace, trace
 
 __all__ = [
+    "AllowLocal",
     "Errors",
+    "Inline",
+    "Overwrite",
+    "Raw",
     "StorageOption",
     "Verbose",
     "check_errors",
@@ -40,6 +44,16 @@ def flag_of(name: str, **more: Any) -> Any:
 StorageOption = Annotated[list[str] | None, flag_of("storage_options", metavar="NAME=VALUE")]
 Errors = Annotated[str, flag_of("errors")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")]
+AllowLocal = Annotated[
+    bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
+]
+Inline = Annotated[
+    int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
+]
 
 
 def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from insitu.archive import open_variable
-from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
+from insitu.cli.access import Raw, StorageOption, Verbose, describe_array, storage_options, trace_storage
 from insitu.cli.screen import stderr
 from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
@@ -60,9 +60,7 @@ def read(
         ),
     ] = None,
     form: Annotated[str | None, typer.Option("--as", help="Format: text, table, csv, npy or nc.")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
-    ] = False,
+    raw: Raw = False,
     option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:

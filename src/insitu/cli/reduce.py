@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from insitu.archive import open_variable
-from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.access import Raw, StorageOption, Verbose, storage_options
 from insitu.cli.read import parse_slices, split_slices
 from insitu.cli.screen import print_table, stderr
 from insitu.model.description import count_text, format_bytes
@@ -52,11 +52,9 @@ def reduce(
         ),
     ] = None,
     form: Annotated[str | None, typer.Option("--as", help="Format: text, table or json (where NaN is null).")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
-    ] = False,
+    raw: Raw = False,
     option: StorageOption = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Compute statistics of a variable, chunk by chunk, here or on a server next to the data.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.access import AllowLocal, StorageOption, storage_options
 from insitu.cli.convert import parse_prefixes
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import stdout
@@ -17,9 +17,7 @@ __all__ = ["refresh"]
 
 def refresh(
     references: Annotated[str, typer.Argument(help="Saved references.", metavar="REFS")],
-    allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
-    ] = False,
+    allow_local: AllowLocal = False,
     rename: Annotated[
         list[str] | None,
         typer.Option(

@@ -17,6 +17,8 @@ from rich.table import Table
 
 from insitu.archive import Archive
 from insitu.cli.access import (
+    Inline,
+    Overwrite,
     StorageOption,
     Verbose,
     check_errors,
@@ -69,11 +71,9 @@ def scan(
         str | None,
         typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: its address, e.g. tcp://host:8786, or local."),
     ] = None,
-    inline: Annotated[
-        int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
-    ] = 0,
+    inline: Inline = 0,
     relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the target.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    overwrite: Overwrite = False,
     restart: Annotated[
         bool, typer.Option("--restart", help="Start anew instead of resuming an interrupted scan.")
     ] = False,

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.engines.dask import import_dask
-from insitu.expressions.boxes import is_uncompressed
+from insitu.expressions.boxes import extend_lengths, is_uncompressed
 from insitu.expressions.chunk_grid import ChunkLengths, split_evenly, stored_chunks
 from insitu.expressions.nodes import Expression
 from insitu.process_options import options
-from insitu.reducing.portions import cut_at_borders, extend_lengths
+from insitu.reducing.portions import cut_at_borders
 
 __all__ = ["choose_blocks", "choose_blocks_together", "choose_reads"]
 

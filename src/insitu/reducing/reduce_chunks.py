@@ -41,7 +41,9 @@ from insitu.sources.protocol import ReadsInto
 __all__ = ["BatchReducer", "PartialStack", "PartialsByPlace"]
 
 BLOCK_BYTES = 512 << 10
-"""Small parts are reduced together, this many bytes at a time: they stay in the cache of a core."""
+"""Small parts are reduced together, this many bytes at a time: they stay in the cache of a core. The mean of 16,200
+chunks of 400 bytes takes 0.28 s of processor one by one, 0.13 s by 64 KiB, 0.085 s so, and 0.08 s by 4 MiB.
+"""
 STACK_BYTES = 16 << 20
 """The same for larger parts that have few values per element of the result."""
 STEP_BYTES = 2 << 20

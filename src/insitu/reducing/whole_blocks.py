@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
-from insitu.expressions.boxes import Box, cut_boxes
+from insitu.expressions.boxes import Box, cut_boxes, extend_lengths
 from insitu.reducing.block_facts import reduced_shape
 from insitu.reducing.expression_values import ExpressionValues
 from insitu.reducing.reductions import ReductionRules
@@ -176,8 +176,5 @@ def block_shape(lengths: Sequence[int], cells: Sequence[int], allowed: int) -> t
             whole = sizes[axis]
             sizes[axis] = max(allowed // others, 1)
             passes *= -(-whole // sizes[axis])
-    for axis in reversed(range(len(sizes))):  # room for more: as many chunks as fit, fastest axis first
-        if passes == 1 and sizes[axis]:
-            more = allowed // math.prod(sizes)
-            sizes[axis] = min(sizes[axis] * max(more, 1), max(lengths[axis], 1))
-    return sizes, passes
+    every = range(len(sizes))  # else there is room for more, perhaps: as many chunks as fit
+    return (extend_lengths(sizes, lengths, every, every, allowed) if passes == 1 else sizes), passes

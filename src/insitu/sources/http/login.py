@@ -4,6 +4,9 @@ credentials.
 Some archives (NASA's Earthdata) send the reader through a login server and back, and recognise it
 by a cookie: so netrc is consulted for each host on the way, and cookies are kept, in memory only.
 urllib3 knows no cookies; their rules are those of the standard library's `CookieJar`.
+Without them no read would end: each is sent to the login, and from there back to where it is sent to
+the login. With them the first read takes three requests, as `test_netrc_and_cookies_lead_through_a_login_server`
+counts them, and every further one takes one.
 Under an access policy neither is used: there the process works for many clients, and each of them
 has only the credentials that it sends itself.
 """
