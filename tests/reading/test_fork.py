@@ -23,7 +23,6 @@ import insitu
 from insitu import forking
 from insitu.active import transport
 from insitu.codecs import libraries
-from insitu.formats.grib import grid_coordinates
 from insitu.formats.grib.codecs import eccodes_library
 from insitu.lru import LruCache
 from insitu.reading import thread_pools as reading_pool
@@ -131,7 +130,6 @@ LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
         eccodes_library._LOCK,
         lambda: _with(eccodes_library._LOCK),
     ),
-    "formats.grib.grid_coordinates._lock": lambda path: (grid_coordinates._lock, lambda: _with(grid_coordinates._lock)),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
         lambda: reading_pool.get_worker_pool().submit(int).result(PATIENCE),
