@@ -1,4 +1,7 @@
-"""The command line as a stranger would use it."""
+"""The command line as a stranger would use it.
+
+Modules: cli/read.py
+"""
 
 from __future__ import annotations
 

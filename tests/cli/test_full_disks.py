@@ -1,5 +1,7 @@
 """On a disk that is full or may not be written to: no cut file is left behind, and a scan goes on
 without its journal.
+
+Modules: cli/values.py
 """
 
 from __future__ import annotations

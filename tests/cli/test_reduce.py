@@ -1,4 +1,7 @@
-"""`insitu reduce`: here and by a server the same words."""
+"""`insitu reduce`: here and by a server the same words.
+
+Modules: active/remote_expression.py, active/wire_folding.py, scanning/conventions.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The chain itself: sizes, masks, orders, given buffers, boxes, bombs, threads."""
+"""The chain itself: sizes, masks, orders, given buffers, boxes, bombs, threads.
+
+Modules: codecs/compressors/bzip.py, codecs/compressors/lz.py, codecs/external_codecs.py,
+codecs/filters/arithmetic.py, codecs/filters/array_layout.py, codecs/filters/vlen_values.py, codecs/thread_buffers.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Is a codec's configuration checked field by field, and is a defect of ours shown as itself?"""
+"""Is a codec's configuration checked field by field, and is a defect of ours shown as itself?
+
+Modules: codecs/buffer_spec.py, codecs/registry.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""HDF5's scale-offset filter, decoded to the bits that the HDF5 library gives."""
+"""HDF5's scale-offset filter, decoded to the bits that the HDF5 library gives.
+
+Modules: codecs/filters/bit_fields.py
+"""
 
 from __future__ import annotations
 

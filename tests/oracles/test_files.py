@@ -1,5 +1,7 @@
 """Do the files of `tests/files` whose formats have no module of their own here agree with their
 readers, and is each of them accounted for?
+
+Modules: formats/zarr/sharded.py, formats/zarr/zip_store.py
 """
 
 from __future__ import annotations

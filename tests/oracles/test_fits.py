@@ -1,4 +1,7 @@
-"""Do scans and values of FITS files made by others agree with astropy?"""
+"""Do scans and values of FITS files made by others agree with astropy?
+
+Modules: formats/fits/codecs/hcompress.py, formats/fits/codecs/plio.py, formats/fits/codecs/table_heap.py
+"""
 
 from __future__ import annotations
 

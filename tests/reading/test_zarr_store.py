@@ -1,5 +1,7 @@
 """Any archive as a Zarr store: by zarr-python's own rules for stores, beside a store in memory with
 the same keys, and by value.
+
+Modules: reading/fetch_and_decode.py, reading/read_context.py, verbs.py
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Random arrays, types, codecs, selections, axes and missing rules: NumPy's masked arrays, here and
 on a server; and the founding contract.
+
+Modules: storage.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Portions of large reductions: where they end, and that their merged partials are the right ones."""
+"""Portions of large reductions: where they end, and that their merged partials are the right ones.
+
+Modules: engines/engine_protocol.py, reducing/fold_portions.py
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Batches: several arrays in one request, weights, groups, decoding, streaming, and what is
 refused.
+
+Modules: server/jobs.py, server/run_job.py
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Credentials of one client never serve another, by any route and out of any cache; those of the
 operator serve nobody.
+
+Modules: server/client_source_pools.py
 """
 
 from __future__ import annotations

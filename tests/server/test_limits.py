@@ -1,4 +1,7 @@
-"""How much at once, for whom, and how it ends: admission, limits, tokens, TLS, shutdown, logs."""
+"""How much at once, for whom, and how it ends: admission, limits, tokens, TLS, shutdown, logs.
+
+Modules: server/admission.py, server/settings.py
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ from forked_commands import CODE
 from insitu.server.admission import Admission
 from insitu.server.error_responses import BusyError
 from insitu.server.settings import Limits, Settings
-from server.serving import Answer, Server, free_port, serving
+from ports import free_port, is_refused
+from server.serving import Answer, Server, serving
 from waiting import LONG, wait_until
 
 
@@ -286,16 +290,15 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
         finally:
             line.close()
 
+    def listens() -> bool:
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        try:
+            return health(True) == 200
+        except ConnectionRefusedError:
+            return False
+
     try:
-        until = time.monotonic() + LONG
-        while True:
-            try:
-                assert health(True) == 200
-                break
-            except ConnectionRefusedError:
-                assert process.poll() is None, (tmp_path / "log").read_text()
-                assert time.monotonic() < until
-                time.sleep(0.1)
+        wait_until(listens)
         with pytest.raises(OSError):
             health(False)
         with warnings.catch_warnings():
@@ -305,15 +308,6 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.wait(LONG)
-
-
-def _is_refused(server: Server) -> bool:
-    place = urlsplit(server.url)
-    try:
-        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=LONG).close()
-    except OSError:
-        return True
-    return False
 
 
 def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> None:
@@ -328,7 +322,7 @@ def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> Non
         answer = line.getresponse()
         parts = [answer.read(1 << 20)]
         server.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: _is_refused(server))
+        wait_until(lambda: is_refused(server.url))
         while part := answer.read(1 << 20):
             parts.append(part)
             time.sleep(0.02)

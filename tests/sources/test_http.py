@@ -1,3 +1,8 @@
+"""Reading from web servers: ranges, retries, deadlines, redirects, credentials and certificates.
+
+Modules: sources/identity.py, sources/range_batch.py, sources/ranges.py, sources/remote_source.py
+"""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,7 @@
-"""`errors="warn"` keeps the rest of a file; a file that has only groups gives a warning."""
+"""`errors="warn"` keeps the rest of a file; a file that has only groups gives a warning.
+
+Modules: scanning/scan_member.py, xarray_bridge/tree_accessor.py
+"""
 
 from __future__ import annotations
 

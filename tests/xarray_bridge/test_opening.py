@@ -1,4 +1,7 @@
-"""Opening gives what xarray gives: by our functions, the engine, trees, Dask, and written again."""
+"""Opening gives what xarray gives: by our functions, the engine, trees, Dask, and written again.
+
+Modules: lazy_array/representation.py, xarray_bridge/accessor.py, xarray_bridge/write_in_pieces.py
+"""
 
 from __future__ import annotations
 

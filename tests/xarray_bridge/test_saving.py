@@ -1,5 +1,7 @@
 """A saved dataset opens as the one that was saved, in every format that can hold it, and can be
 appended to.
+
+Modules: scanning/saved_members.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Windows over virtual arrays (`rolling`, `coarsen`) equal xarray's on loaded data, and nothing is loaded for them."""
+"""Windows over virtual arrays (`rolling`, `coarsen`) equal xarray's on loaded data, and nothing is loaded for them.
+
+Modules: lazy_array/windowing.py
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Is a dataset opened by its DMR++ document the same as by our own scan of the file?
 
 The documents are written from that scan (`dmrpp_documents`).
+
+Modules: formats/dmrpp/chunk_lists.py, formats/dmrpp/chunk_runs.py, formats/dmrpp/dap_types.py,
+formats/dmrpp/data_file.py, formats/dmrpp/embedded.py, formats/dmrpp/text_values.py
 """
 
 from __future__ import annotations

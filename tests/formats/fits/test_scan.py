@@ -1,4 +1,9 @@
-"""Does a scan of FITS files find every image and column, and say how their numbers are packed?"""
+"""Does a scan of FITS files find every image and column, and say how their numbers are packed?
+
+Modules: formats/fits/codecs/integers.py, formats/fits/codecs/quantized.py, formats/fits/codecs/rice.py,
+formats/fits/codecs/table_cells.py, formats/fits/header_units.py, formats/fits/image_arrays.py,
+formats/fits/number_formats.py, formats/fits/wcs.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Does a damaged message ever end the process, or keep it?"""
+"""Does a damaged message ever end the process, or keep it?
+
+Modules: formats/grib/codecs/subprocess_decoder.py
+"""
 
 from __future__ import annotations
 

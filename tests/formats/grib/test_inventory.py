@@ -1,5 +1,11 @@
 """Is a file by its index the file by its headers, whatever fields it holds, with one look at each
 grid?
+
+Modules: formats/grib/abbreviations.py, formats/grib/codecs/complex_packing.py,
+formats/grib/codecs/packed_integers.py, formats/grib/composed_header.py, formats/grib/datasets.py,
+formats/grib/header_numbers.py, formats/grib/message_search.py, formats/grib/sampled_messages.py,
+formats/grib/scan_index.py, formats/grib/sections.py, formats/grib/short_message.py, formats/grib/surfaces.py,
+formats/grib/variables.py, formats/grib/vocabulary.py
 """
 
 from __future__ import annotations

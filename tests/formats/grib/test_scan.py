@@ -1,5 +1,7 @@
 """Does a scan of GRIB files find every field, whatever the grid, the packing and the order of the
 messages?
+
+Modules: formats/grib/codecs/eccodes_library.py
 """
 
 from __future__ import annotations

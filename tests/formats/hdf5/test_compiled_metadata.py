@@ -1,4 +1,7 @@
-"""The compiled parser of metadata finds what the parser in Python finds, in sound and damaged files."""
+"""The compiled parser of metadata finds what the parser in Python finds, in sound and damaged files.
+
+Modules: formats/hdf5/structures/btree_v1.py, formats/hdf5/structures/messages.py
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Does a scan of NetCDF-3 files find every byte, whatever the version, the padding and the record
 structure?
+
+Modules: codecs/filters/struct_member.py
 """
 
 from __future__ import annotations

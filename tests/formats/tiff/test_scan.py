@@ -1,5 +1,9 @@
 """Does a scan of TIFFs find every strip and tile, whatever the layout, the compression and the
 predictor?
+
+Modules: formats/tiff/citations.py, formats/tiff/codecs/strips.py, formats/tiff/directory.py,
+formats/tiff/georeferencing.py, formats/tiff/metadata.py, formats/tiff/strips_and_tiles.py, formats/tiff/units.py,
+formats/tiff/wkt.py, scanning/band_packing.py
 """
 
 from __future__ import annotations
