@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import xarray as xr
 
+from dask_cluster import start_cluster
 from fixtures.make_archive import Part, write_all
 from insitu.combining.scan_portions import PortionScan
 from insitu.xarray_bridge import open_mfdataset
@@ -39,13 +40,8 @@ the files below take 1.5 kB.
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """Return a client of two processes."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+    with start_cluster() as connected:
+        yield connected
 
 
 def test_the_same_dataset(tmp_path: Path, client: Any) -> None:

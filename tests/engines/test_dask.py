@@ -16,6 +16,7 @@ import xarray as xr
 
 import insitu
 from asking import ask_twice
+from dask_cluster import start_cluster
 from insitu.engines import dask as dask_engine
 from insitu.engines.dask import _SharedJob, make_graph
 from insitu.errors import InsituError, NotFoundError
@@ -32,12 +33,7 @@ LATS, LONS = 24, 32
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster) as connected,
-    ):
+    with start_cluster() as connected:
         yield connected
 
 

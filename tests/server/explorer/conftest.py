@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import netCDF4
@@ -13,21 +11,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from script_modules import load_script
 from server.explorer.page import ExplorerPage
 from server.serving import Server, serving
 from waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>{{7*7}}'
-
-
-def load_script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")

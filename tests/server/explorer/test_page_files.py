@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from server.explorer.conftest import ROOT, load_script
+from script_modules import load_script
+from server.explorer.conftest import ROOT
 
 PAGE = ROOT / "src" / "insitu" / "server" / "explorer" / "page"
 MODULES = sorted(PAGE.glob("*.js"))
