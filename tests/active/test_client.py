@@ -154,11 +154,11 @@ def test_the_same_bits_from_a_cache(tmp_path: Path, chunks: tuple[int, ...], how
 
 def test_datasets_and_trees(archive: Path, server: Server) -> None:
     one = insitu.open_dataset(archive / "0.nc", active=server.url, active_required=True)
-    want = xr.load_dataset(archive / "0.nc", engine="netcdf4")
-    np.testing.assert_allclose(one.t.mean(), want.t.mean(), rtol=1e-6)
-    np.testing.assert_allclose(pickle.loads(pickle.dumps(one)).t.max(), want.t.max())
+    expected = xr.load_dataset(archive / "0.nc", engine="netcdf4")
+    np.testing.assert_allclose(one.t.mean(), expected.t.mean(), rtol=1e-6)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(one)).t.max(), expected.t.max())
     tree = insitu.open_datatree(archive / "0.nc", active=server.url, active_required=True)
-    np.testing.assert_allclose(tree["t"].min(), want.t.min())
+    np.testing.assert_allclose(tree["t"].min(), expected.t.min())
 
 
 def test_many_requests_are_merged(archive: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,10 +171,10 @@ def test_many_requests_are_merged(archive: Path, server: Server, monkeypatch: py
             before = client_for(server.url).traffic.requests
             found = answer_array(array, ReductionQuery.of(methods, axes, selection), active=active)
             assert client_for(server.url).traffic.requests - before > 1
-            want = compute_statistics(array, ReductionQuery.of(methods, axes, selection))
+            expected = compute_statistics(array, ReductionQuery.of(methods, axes, selection))
             for name in methods:
-                np.testing.assert_array_equal(found[name], want[name], err_msg=f"{name} {axes}")
-                assert found[name].dtype == want[name].dtype
+                np.testing.assert_array_equal(found[name], expected[name], err_msg=f"{name} {axes}")
+                assert found[name].dtype == expected[name].dtype
 
 
 def test_a_server_that_is_not_there(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +254,8 @@ def test_the_command_line(archive: Path, server: Server) -> None:
     for more in ([], ["--active", server.url]):
         done = CliRunner().invoke(app, ["reduce", str(archive / "0.nc"), "n[::2, 3]", "max", *more, "-v"])
         assert done.exit_code == 0, done.output
-        want = xr.load_dataset(archive / "0.nc", engine="netcdf4").n[::2, 3].max().item()
-        assert str(want) in done.output
+        expected = xr.load_dataset(archive / "0.nc", engine="netcdf4").n[::2, 3].max().item()
+        assert str(expected) in done.output
 
 
 def test_the_server_knows_where_chunks_lie(archive: Path, tmp_path: Path) -> None:

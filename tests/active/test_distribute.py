@@ -252,15 +252,15 @@ def test_a_server_dies_and_its_files_are_read_here(
         with stopped_in_the_middle(dying, monkeypatch), pytest.warns(ActiveWarning) as caught:
             xr.testing.assert_identical(there.t.mean("time").load(), here.t.mean("time").load())
     assert len(caught) == 1
-    said = str(caught[0].message)
-    moved = int(said.partition("about ")[2].partition(" bytes")[0].replace(",", ""))
+    message = str(caught[0].message)
+    moved = int(message.partition("about ")[2].partition(" bytes")[0].replace(",", ""))
     stored = sum(
         tile.chunks.length.sum()
         for number in (1, 3)
         for tile in insitu.scan(folder / "two" / f"{number}.nc").array("t").tiles
     )
     assert 0 < moved <= stored  # of its own files, and not of those that had been reduced before
-    assert dying.url in said
+    assert dying.url in message
     required = insitu.open_mfdataset(
         str(folder / "*" / "*.nc"),
         active={str(folder / "one"): servers[0].url, str(folder / "two"): dying.url},

@@ -87,8 +87,8 @@ def test_values_travel(dtype: Any) -> None:
 def test_selections_travel(key: Any) -> None:
     values = np.arange(6 * 5 * 7).reshape(6, 5, 7)
     selection = Selection.of(key, values.shape)
-    for said in (selection_to_wire(selection), selection_keys_to_wire(key)):
-        found = selection_from_wire(travelled(said), values.shape)
+    for wire in (selection_to_wire(selection), selection_keys_to_wire(key)):
+        found = selection_from_wire(travelled(wire), values.shape)
         assert found.result_shape == selection.result_shape
         for one, other in zip(found.selectors, selection.selectors, strict=True):
             np.testing.assert_array_equal(one, other)

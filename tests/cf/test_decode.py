@@ -239,10 +239,10 @@ def test_dates_as_xarray(case: tuple[np.ndarray, dict[str, Any]], use_cftime: bo
 @given(dated(), st.sampled_from(UNITS), st.sampled_from([None, "timedelta64[s]", "timedelta64[ns]", "timedelta64[D]"]),
        st.sampled_from([None, True, False, "s", "ns", "us"]))  # fmt: skip
 def test_differences_of_time_as_xarray(
-    case: tuple[np.ndarray, dict[str, Any]], units: str, said: str | None, how: Any
+    case: tuple[np.ndarray, dict[str, Any]], units: str, declared: str | None, how: Any
 ) -> None:
     values, attributes = case
-    attributes = {**attributes, "units": units} | ({} if said is None else {"dtype": said})
+    attributes = {**attributes, "units": units} | ({} if declared is None else {"dtype": declared})
     coder = xr.coders.CFTimedeltaCoder(time_unit=how, decode_via_units=True) if isinstance(how, str) else how
     check(values, attributes, decode_timedelta=coder)
 
@@ -386,7 +386,7 @@ def test_what_makes_no_sense_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "attributes", "said"),
+    ("values", "attributes", "message"),
     [
         (np.zeros(2, "i2"), {"missing_value": np.array([1, 2], "i2")}, "several missing values"),
         (np.zeros(2, "i2"), {"_FillValue": np.float32("nan")}, "but integer values"),
@@ -396,8 +396,8 @@ def test_what_makes_no_sense_is_named() -> None:
         (np.zeros(2), {"units": "days", "dtype": "timedelta64[D]"}, r"timedelta64\[s\]"),
     ],
 )
-def test_what_the_user_should_know(values: np.ndarray, attributes: dict[str, Any], said: str) -> None:
-    with pytest.warns(xr.SerializationWarning, match=said):
+def test_what_the_user_should_know(values: np.ndarray, attributes: dict[str, Any], message: str) -> None:
+    with pytest.warns(xr.SerializationWarning, match=message):
         decode.decode_variable(stored(values, attributes), name="v", values=lambda: values)
 
 
@@ -451,5 +451,5 @@ def test_a_file_as_xarray(tmp_path: Any) -> None:
             assert repr(found.attributes) == repr(expected.attrs)
             for key in keys:
                 assert repr(found.encoding.get(key)) == repr(expected.encoding.get(key))
-    told = decode.decode_variable(group.arrays["colour"]).encoding["dtype"].metadata
-    assert told == {"enum": {"red": 1, "blue": 2}, "enum_name": "colours"}
+    metadata = decode.decode_variable(group.arrays["colour"]).encoding["dtype"].metadata
+    assert metadata == {"enum": {"red": 1, "blue": 2}, "enum_name": "colours"}

@@ -85,9 +85,9 @@ def test_rename_and_rollback(tmp_path: Path) -> None:
     for name in ("x.insitu", "files"):
         (tmp_path / name).rename(tmp_path / "moved" / name)
     assert open_dataset(tmp_path / "moved" / "x.insitu").t.values[0, 0] == 0
-    said = [insitu("rollback", tmp_path / "moved" / "x.insitu").stderr.split(": ", 1)[1] for _ in range(3)]
-    assert said[0] == said[2] != said[1]
-    assert said[0].startswith("now in the state of 2")
+    messages = [insitu("rollback", tmp_path / "moved" / "x.insitu").stderr.split(": ", 1)[1] for _ in range(3)]
+    assert messages[0] == messages[2] != messages[1]
+    assert messages[0].startswith("now in the state of 2")
 
 
 def test_append(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def run(
             insitu.cli.main()
         except SystemExit as ended:
             status = int(ended.code or 0)
-        said = capsysbinary.readouterr()
-        out, err = said.out.decode("latin-1"), said.err.decode()
+        printed = capsysbinary.readouterr()
+        out, err = printed.out.decode("latin-1"), printed.err.decode()
         assert status == code, err
         return out, err
 
@@ -75,7 +75,7 @@ def archive(tmp_path: Path) -> Path:
     return folder
 
 
-def theirs(archive: Path) -> xr.Dataset:
+def reference(archive: Path) -> xr.Dataset:
     with xr.open_mfdataset(
         sorted(archive.glob("*.nc")), engine="netcdf4", data_vars="minimal", combine_attrs="override"
     ) as found:
@@ -88,14 +88,14 @@ def test_scan_of_a_pattern_is_saved(run: Run, archive: Path, tmp_path: Path) -> 
     assert out == ""
     assert "6 files" in err
     assert "storage | files" in err
-    xr.testing.assert_equal(insitu.open_dataset(target).load(), theirs(archive))
+    xr.testing.assert_equal(insitu.open_dataset(target).load(), reference(archive))
     _, err = run("scan", f"{archive}/*.nc", "-o", target, code=1)
     assert "--overwrite" in err
     run("scan", f"{archive}/", "-o", target, "--overwrite")
     listing = tmp_path / "files.txt"
     listing.write_text("".join(f"{path}\n" for path in sorted(archive.glob("*.nc"))))
     run("scan", f"@{listing}", "-o", target, "--overwrite", "--workers", 2)
-    xr.testing.assert_equal(insitu.open_dataset(target).load(), theirs(archive))
+    xr.testing.assert_equal(insitu.open_dataset(target).load(), reference(archive))
     assert not list((tmp_path / "cache" / "insitu" / "scans").iterdir())
 
 
@@ -181,7 +181,7 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
         env=environment, capture_output=True, text=True, timeout=LONG, check=True,
     )  # fmt: skip
     assert f"{kept} file{'s' if kept > 1 else ''} had been scanned before" in done.stderr
-    xr.testing.assert_equal(insitu.open_dataset(target).load(), theirs(archive))
+    xr.testing.assert_equal(insitu.open_dataset(target).load(), reference(archive))
     assert not [*scans.iterdir()]
 
 
@@ -202,12 +202,12 @@ def test_a_journal_of_others_is_not_believed(tmp_path: Path, monkeypatch: pytest
 def test_dry_run(run: Run, archive: Path) -> None:
     """Nothing is written, and of files that are alike the estimate is the sum."""
     out, _ = run("scan", f"{archive}/*.nc", "--dry-run")
-    told = dict(line.rsplit("  ", 1) for line in out.splitlines() if "  " in line)
-    told = {name.strip(): value.strip() for name, value in told.items()}
-    assert told["files"].startswith("6 (6 were scanned")
+    rows = dict(line.rsplit("  ", 1) for line in out.splitlines() if "  " in line)
+    rows = {name.strip(): value.strip() for name, value in rows.items()}
+    assert rows["files"].startswith("6 (6 were scanned")
     chunks = sum(int(line.split()[2].replace(",", "")) for line in run("scan", f"{archive}/*.nc")[0].splitlines()[1:])
-    assert told["chunks"] == f"{chunks:,}"
-    assert int(told["requests"].replace(",", "")) >= 6
+    assert rows["chunks"] == f"{chunks:,}"
+    assert int(rows["requests"].replace(",", "")) >= 6
     (archive / "tas_201003.nc").write_bytes(b"broken")
     run("scan", f"{archive}/*.nc", "--dry-run", code=1)
     _, err = run("scan", f"{archive}/*.nc", "--dry-run", "--errors", "skip", code=1)
@@ -221,7 +221,7 @@ def test_scan_on_dask(run: Run, archive: Path, tmp_path: Path, monkeypatch: pyte
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
         run("scan", f"{archive}/*.nc", "-o", target, "--dask", cluster.scheduler_address)
-    xr.testing.assert_equal(insitu.open_dataset(target).load(), theirs(archive))
+    xr.testing.assert_equal(insitu.open_dataset(target).load(), reference(archive))
     monkeypatch.setitem(sys.modules, "distributed", None)
     _, err = run("scan", f"{archive}/*.nc", "-o", tmp_path / "y.insitu", "--dask", "local", code=1)
     assert "insitu[dask]" in err
@@ -230,7 +230,7 @@ def test_scan_on_dask(run: Run, archive: Path, tmp_path: Path, monkeypatch: pyte
 def test_read_by_label(run: Run, archive: Path, tmp_path: Path) -> None:
     run("scan", f"{archive}/*.nc", "-o", tmp_path / "x.insitu")
     source = tmp_path / "x.insitu"
-    expected = theirs(archive).tas
+    expected = reference(archive).tas
     out, _ = run("read", source, "tas", "--sel", "time=2010-02", "--sel", "lat=0..10", "-s", "lon=2", "--as", "csv")
     lines = out.splitlines()
     assert lines[0] == "time,lat,tas"
@@ -266,8 +266,8 @@ def test_read_in_every_form(run: Run, archive: Path, tmp_path: Path) -> None:
     assert "tas | hdf5 | int16 | 31×3×4 | chunks 10×3×4 | codecs" in err
     out, err = run("read", source, "tas[0, :, ::2]", "-v")
     assert out == f"{shown}\n"
-    for said in ("tas | hdf5 | float64 | 31×3×4 | chunks 10×3×4 | codecs", "| 1 chunk |", "storage | files |"):
-        assert said in err
+    for printed in ("tas | hdf5 | float64 | 31×3×4 | chunks 10×3×4 | codecs", "| 1 chunk |", "storage | files |"):
+        assert printed in err
     out, _ = run("read", source, "tas[0, :, ::2]", "--as", "npy")
     np.testing.assert_array_equal(np.load(BytesIO(out.encode("latin-1"))), shown)
     out, _ = run("read", source, "tas[0, :, ::2]", "--as", "npy", "--raw")

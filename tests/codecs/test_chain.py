@@ -360,7 +360,7 @@ def test_threads_share_a_decoder(make):
             decoded = list(pool.map(decoder, [zlib.compress(shuffled(array)) for array in arrays]))
     finally:
         sys.setswitchinterval(interval)
-    assert all((ours == theirs).all() for ours, theirs in zip(decoded, arrays, strict=True))
+    assert all((actual == expected).all() for actual, expected in zip(decoded, arrays, strict=True))
 
 
 @pytest.mark.parametrize("name", sorted(BOMBS))

@@ -110,10 +110,10 @@ def start(*options: str) -> tuple[int, str]:
 
 
 def test_less_memory_than_one_chunk_is_refused() -> None:
-    code, said = start("--memory", "0.25")
+    code, output = start("--memory", "0.25")
     assert code != 0
     for word in ("--memory 0.25", "--max-chunk, 512", "--memory 0.5", "--max-chunk 256"):
-        assert word in " ".join(said.split())
-    code, said = start("--memory", "1", "--workers", "4")
+        assert word in " ".join(output.split())
+    code, output = start("--memory", "1", "--workers", "4")
     assert code != 0
-    assert "--memory 2 or --max-chunk 256" in " ".join(said.split())
+    assert "--memory 2 or --max-chunk 256" in " ".join(output.split())

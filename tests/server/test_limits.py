@@ -38,55 +38,55 @@ from waiting import LONG, wait_until
 
 def test_who_has_room_goes_first_come_first_served() -> None:
     async def story() -> list[str]:
-        door = Admission(100, 10, LONG, 8)
-        said: list[str] = []
+        admission = Admission(100, 10, LONG, 8)
+        events: list[str] = []
 
         async def visit(name: str, cost: int, seconds: float) -> None:
-            leave = await door.enter(cost)
-            said.append(f"{name} in")
-            assert door.used <= 100
+            leave = await admission.enter(cost)
+            events.append(f"{name} in")
+            assert admission.used <= 100
             await asyncio.sleep(seconds)
-            said.append(f"{name} out")
+            events.append(f"{name} out")
             leave()
 
         await asyncio.gather(visit("a", 60, 0.05), visit("b", 60, 0.01), visit("c", 10, 0.01), visit("d", 10**9, 0.0))
-        assert (door.used, door.running, door.waiting) == (0, 0, 0)
-        assert door.peak_bytes == 100
-        return said
+        assert (admission.used, admission.running, admission.waiting) == (0, 0, 0)
+        assert admission.peak_bytes == 100
+        return events
 
-    said = asyncio.run(story())
-    assert said.index("a out") < said.index("b in"), "there is no room for both"
-    assert said.index("b in") < said.index("c in") < said.index("d in"), "nobody overtakes"
+    events = asyncio.run(story())
+    assert events.index("a out") < events.index("b in"), "there is no room for both"
+    assert events.index("b in") < events.index("c in") < events.index("d in"), "nobody overtakes"
 
 
 def test_a_full_queue_and_a_long_wait() -> None:
     async def story() -> None:
-        door = Admission(10, 1, 0.05, 8)
-        leave = await door.enter(10)
-        waiting = asyncio.create_task(door.enter(5))
+        admission = Admission(10, 1, 0.05, 8)
+        leave = await admission.enter(10)
+        waiting = asyncio.create_task(admission.enter(5))
         await asyncio.sleep(0)
         with pytest.raises(BusyError, match="waiting") as full:
-            await door.enter(1)
+            await admission.enter(1)
         assert full.value.retry_after >= 1
         with pytest.raises(BusyError, match="too long"):
             await waiting
-        cancelled = asyncio.create_task(door.enter(5))
+        cancelled = asyncio.create_task(admission.enter(5))
         await asyncio.sleep(0)
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         leave()
-        assert (door.used, door.running, door.waiting) == (0, 0, 0)
-        (await door.enter(10))()
+        assert (admission.used, admission.running, admission.waiting) == (0, 0, 0)
+        (await admission.enter(10))()
 
     asyncio.run(story())
 
 
 def test_only_so_many_at_once() -> None:
     async def story() -> None:
-        door = Admission(10**9, 10, LONG, 2)
-        first, second = await door.enter(1), await door.enter(1)
-        third = asyncio.create_task(door.enter(1))
+        admission = Admission(10**9, 10, LONG, 2)
+        first, second = await admission.enter(1), await admission.enter(1)
+        third = asyncio.create_task(admission.enter(1))
         await asyncio.sleep(0.01)
         assert not third.done()
         first()

@@ -137,18 +137,18 @@ def test_missing(near: Place, missing: Any, where: Any, name: str) -> None:
         along = None if axis is None else tuple(axis)
         counts = np.atleast_1d(want.count(axis=along)).tolist()
         for operation in ("sum", "min", "max"):
-            said = near.ask(operation, array, missing=missing, axis=axis)
-            found = said.answer
+            reply = near.ask(operation, array, missing=missing, axis=axis)
+            found = reply.answer
             assert found["count"] == counts
             assert found["dtype"] == name
             expected = np.ma.atleast_1d(getattr(np.ma, operation)(want, axis=along))
             known = np.array(counts) > 0
-            np.testing.assert_array_equal(np.atleast_1d(said.values)[known], expected[known].data)
-        said = near.ask("count", array, missing=missing, axis=axis)
-        assert np.atleast_1d(said.values).tolist() == said.answer["count"] == counts
-    said = near.ask("select", array, missing=missing)
-    np.testing.assert_array_equal(said.values, array)  # values stay as they are
-    assert said.answer["count"] == [int(want.count())]
+            np.testing.assert_array_equal(np.atleast_1d(reply.values)[known], expected[known].data)
+        reply = near.ask("count", array, missing=missing, axis=axis)
+        assert np.atleast_1d(reply.values).tolist() == reply.answer["count"] == counts
+    reply = near.ask("select", array, missing=missing)
+    np.testing.assert_array_equal(reply.values, array)  # values stay as they are
+    assert reply.answer["count"] == [int(want.count())]
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_numbers_neither_wrap_nor_lose(near: Place) -> None:
     many = np.full(1 << 20, 0.1, "f4")
     assert near.ask("sum", many).values == np.float32(many.astype("f8").sum())
     top = np.full(4, np.iinfo("i4").max, "i4")
-    said = near.ask("sum", top)
-    assert int(said.values) == 4 * np.iinfo("i4").max
-    assert said.answer["dtype"] == "int64"
+    reply = near.ask("sum", top)
+    assert int(reply.values) == 4 * np.iinfo("i4").max
+    assert reply.answer["dtype"] == "int64"
     assert near.ask("sum", np.full(4, 200, "u1")).values == 800
     mixed = np.array([1, np.nan, -np.inf, 3])
     assert np.isnan(near.ask("max", mixed).values)
@@ -278,9 +278,9 @@ def test_credentials(all_places: dict[str, Place], web: Any) -> None:
             {"Authorization": "Basic " + base64.b64encode(b"no colon").decode()},
             {"Authorization": "Basic"},
         ):
-            said = place.post("sum", request, headers)
-            assert "Access Denied" in said.refused(401)
-            assert servers.SECRET.encode() not in said.body
+            reply = place.post("sum", request, headers)
+            assert "Access Denied" in reply.refused(401)
+            assert servers.SECRET.encode() not in reply.body
         assert "NoSuchKey" in place.post("sum", public, {}).refused(400)
     place = all_places["http"]
     web[1]["/private/x"] = VALUES.tobytes()

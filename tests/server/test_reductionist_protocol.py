@@ -99,16 +99,16 @@ def test_types_and_byte_orders(near: Place, name: str, order: str | None) -> Non
     array = np.array([[3, 1, 0], [1, 0, 1]]).astype(name)
     stored = array.astype(array.dtype.newbyteorder({"big": ">", "little": "<", None: "="}[order]))
     for operation in ("max", "min", "sum", "select", "count"):
-        said = near.ask(operation, array, data=stored.tobytes(), byte_order=order)
-        found = said.answer
+        reply = near.ask(operation, array, data=stored.tobytes(), byte_order=order)
+        found = reply.answer
         assert found["count"] == [6]
         if operation == "count":
-            assert (found["dtype"], found["shape"], said.values) == ("int64", [], 6)
+            assert (found["dtype"], found["shape"], reply.values) == ("int64", [], 6)
             continue
         if not (operation == "sum" and name == "bool"):
             assert found["dtype"] == name
         assert found["shape"] == ([2, 3] if operation == "select" else [])
-        np.testing.assert_array_equal(said.values, array if operation == "select" else getattr(array, operation)())
+        np.testing.assert_array_equal(reply.values, array if operation == "select" else getattr(array, operation)())
 
 
 def test_wrong_types(near: Place) -> None:
@@ -178,14 +178,14 @@ def test_axes_are_dropped(near: Place, axis: Any, order: Any) -> None:
     along = tuple(axis) if isinstance(axis, list) else axis
     array = np.random.default_rng(0).integers(-50, 50, (2, 3, 4)).astype("<i4")
     for operation in ("sum", "max", "min"):
-        said = near.ask(operation, array, axis=axis, order=order)
-        want = getattr(array, operation)(axis=along)
-        assert said.answer["shape"] == list(want.shape)
-        np.testing.assert_array_equal(said.values, want)
-        assert said.answer["count"] == [24 // max(want.size, 1)] * max(want.size, 1)
-    said = near.ask("count", array, axis=axis, order=order)
-    assert said.answer["dtype"] == "int64"
-    assert said.values.ravel().tolist() == said.answer["count"]
+        reply = near.ask(operation, array, axis=axis, order=order)
+        expected = getattr(array, operation)(axis=along)
+        assert reply.answer["shape"] == list(expected.shape)
+        np.testing.assert_array_equal(reply.values, expected)
+        assert reply.answer["count"] == [24 // max(expected.size, 1)] * max(expected.size, 1)
+    reply = near.ask("count", array, axis=axis, order=order)
+    assert reply.answer["dtype"] == "int64"
+    assert reply.values.ravel().tolist() == reply.answer["count"]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -193,10 +193,10 @@ def test_no_axis_and_select(near: Place, order: Any) -> None:
     selection = [[0, 2, 1], [2, 0, -1], [1, 4, 2]]
     part = VALUES[0:2, 2:0:-1, 1:4:2]
     for operation in ("sum", "max", "min", "select"):
-        said = near.ask(operation, order=order, axis=[], selection=selection).answer
-        assert said["shape"] == list(part.shape)
-        assert said["bytes"] == part.tobytes(order)
-        assert said["count"] == ([part.size] if operation == "select" else [1] * part.size)
+        reply = near.ask(operation, order=order, axis=[], selection=selection).answer
+        assert reply["shape"] == list(part.shape)
+        assert reply["bytes"] == part.tobytes(order)
+        assert reply["count"] == ([part.size] if operation == "select" else [1] * part.size)
     for axis in (0, [1], [0, 2]):
         assert near.ask("select", order=order, axis=axis, selection=selection).answer["bytes"] == part.tobytes(order)
 
@@ -221,13 +221,13 @@ def test_wrong_axes_and_orders(near: Place) -> None:
 )  # fmt: skip
 def test_selections(place: Place, selection: Any) -> None:
     part = VALUES[tuple(slice(*entry) for entry in selection)]
-    said = place.ask("select", selection=selection)
-    np.testing.assert_array_equal(said.values, part)
-    assert said.answer["count"] == [part.size]
+    reply = place.ask("select", selection=selection)
+    np.testing.assert_array_equal(reply.values, part)
+    assert reply.answer["count"] == [part.size]
     for operation in ("sum", "max", "min"):
         for axis in (None, [1], [0, 2]):
-            said = place.ask(operation, selection=selection, axis=axis)
-            np.testing.assert_array_equal(said.values, getattr(part, operation)(axis=tuple(axis) if axis else None))
+            reply = place.ask(operation, selection=selection, axis=axis)
+            np.testing.assert_array_equal(reply.values, getattr(part, operation)(axis=tuple(axis) if axis else None))
 
 
 def test_empty_and_wrong_selections(near: Place) -> None:

@@ -33,8 +33,8 @@ Behaviour = Callable[[str, dict[str, str], int], bytes]
 
 def answer(status: int, headers: dict[str, object], body: bytes = b"", *, method: str = "GET") -> bytes:
     """An answer whose connection is closed behind it."""
-    said = {"Connection": "close", "ETag": '"v1"', **headers}
-    head = f"HTTP/1.1 {status} Some Reason\r\n" + "".join(f"{k}: {v}\r\n" for k, v in said.items() if v is not None)
+    fields = {"Connection": "close", "ETag": '"v1"', **headers}
+    head = f"HTTP/1.1 {status} Some Reason\r\n" + "".join(f"{k}: {v}\r\n" for k, v in fields.items() if v is not None)
     return head.encode("latin-1") + b"\r\n" + (b"" if method == "HEAD" else body)
 
 
@@ -59,8 +59,8 @@ def part(
     first, last = asked(headers)
     data = DATA[first : last + 1] if body is None else body
     place = f"bytes {first}-{last}/{len(DATA)}" if place is None else place
-    said = {"Content-Range": place, "Content-Length": len(data) if length is ... else length, **extra}
-    return answer(206, said, data)
+    fields = {"Content-Range": place, "Content-Length": len(data) if length is ... else length, **extra}
+    return answer(206, fields, data)
 
 
 class Hostile:
@@ -149,8 +149,8 @@ def says(**changes: object) -> Behaviour:
 
 
 def whole(body: bytes = DATA, length: object = ..., **extra: object) -> Behaviour:
-    said = {"Content-Length": len(body) if length is ... else length, **extra}
-    return lambda method, headers, before: answer(200, said, body, method=method)
+    fields = {"Content-Length": len(body) if length is ... else length, **extra}
+    return lambda method, headers, before: answer(200, fields, body, method=method)
 
 
 def refused(status: int, **extra: object) -> Behaviour:

@@ -97,16 +97,16 @@ class Ours(Plain):
         return getattr(self.ds.insitu, name)
 
 
-def assert_same_dataset(found: xr.Dataset, want: xr.Dataset) -> None:
-    assert list(found.data_vars) == list(want.data_vars)
-    assert set(found.coords) == set(want.coords)
-    assert found.attrs == want.attrs
-    for name in want.variables:
-        one, other = found[name], want[name]
+def assert_same_dataset(found: xr.Dataset, expected: xr.Dataset) -> None:
+    assert list(found.data_vars) == list(expected.data_vars)
+    assert set(found.coords) == set(expected.coords)
+    assert found.attrs == expected.attrs
+    for name in expected.variables:
+        one, other = found[name], expected[name]
         assert one.dims == other.dims, name
         assert one.dtype == other.dtype, name
         assert one.attrs == other.attrs, name
-        if name in want.coords:
+        if name in expected.coords:
             xr.testing.assert_identical(one.variable, other.variable)
         else:
             np.testing.assert_allclose(one.values, other.values, rtol=3e-5, atol=1e-4, err_msg=str(name))
@@ -117,21 +117,21 @@ def test_groups_like_xarray(path: Path, server: Server, plain: xr.Dataset, name:
     operation = GROUPED[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of slices that are all missing
-        want = operation(Plain(plain))
-    assert_same_dataset(operation(Ours(insitu.open_dataset(path))).load(), want)
+        expected = operation(Plain(plain))
+    assert_same_dataset(operation(Ours(insitu.open_dataset(path))).load(), expected)
     there = insitu.open_dataset(path, active=server.url, active_required=True)
     before = client_for(server.url).traffic.requests
-    assert_same_dataset(operation(Ours(there)).load(), want)
+    assert_same_dataset(operation(Ours(there)).load(), expected)
     assert 1 <= client_for(server.url).traffic.requests - before <= 4  # no more than one for a variable
 
 
 def test_what_is_not_reduced_in_groups_is_xarrays(path: Path, plain: xr.Dataset) -> None:
-    ours = insitu.open_dataset(path)[["t"]].insitu.groupby("season")
-    xr.testing.assert_allclose(ours.median().load(), plain[["t"]].groupby("season").median())
-    assert "season" in repr(ours)
-    assert {"mean", "median"} <= set(dir(ours))
+    actual = insitu.open_dataset(path)[["t"]].insitu.groupby("season")
+    xr.testing.assert_allclose(actual.median().load(), plain[["t"]].groupby("season").median())
+    assert "season" in repr(actual)
+    assert {"mean", "median"} <= set(dir(actual))
     with pytest.raises(AttributeError):
-        ours.nonsense  # noqa: B018
+        actual.nonsense  # noqa: B018
 
 
 WEIGHTS: dict[str, Any] = {
@@ -154,29 +154,29 @@ def test_weights_like_xarray(path: Path, server: Server, plain: xr.Dataset, name
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
                 try:
-                    want = getattr(plain[names].weighted(WEIGHTS[name](plain)), method)(dim)
+                    expected = getattr(plain[names].weighted(WEIGHTS[name](plain)), method)(dim)
                 except ValueError:  # a variable without the dimension
                     with pytest.raises(ValueError, match=r"do not exist|not found"):
                         getattr(there[names].insitu.weighted(WEIGHTS[name](there)), method)(dim)
                     continue
                 assert_same_dataset(
                     getattr(insitu.open_dataset(path)[names].insitu.weighted(WEIGHTS[name](plain)), method)(dim).load(),
-                    want,
+                    expected,
                 )
                 assert_same_dataset(
-                    getattr(there[names].insitu.weighted(WEIGHTS[name](there)), method)(dim).load(), want
+                    getattr(there[names].insitu.weighted(WEIGHTS[name](there)), method)(dim).load(), expected
                 )
 
 
 def test_weights_keep_attributes(path: Path, plain: xr.Dataset) -> None:
-    ours, weights = insitu.open_dataset(path), np.cos(np.deg2rad(plain.lat))
+    actual, weights = insitu.open_dataset(path), np.cos(np.deg2rad(plain.lat))
     for keep in (True, False):
-        want = plain.weighted(weights).mean("lat", keep_attrs=keep)
-        assert_same_dataset(ours.insitu.weighted(weights).mean("lat", keep_attrs=keep).load(), want)
-    want = plain[["t"]].weighted(weights).mean("lat", skipna=False)
-    assert_same_dataset(ours[["t"]].insitu.weighted(weights).mean("lat", skipna=False).load(), want)
+        expected = plain.weighted(weights).mean("lat", keep_attrs=keep)
+        assert_same_dataset(actual.insitu.weighted(weights).mean("lat", keep_attrs=keep).load(), expected)
+    expected = plain[["t"]].weighted(weights).mean("lat", skipna=False)
+    assert_same_dataset(actual[["t"]].insitu.weighted(weights).mean("lat", skipna=False).load(), expected)
     with pytest.raises(ValueError, match="missing values"):
-        ours.insitu.weighted(weights.where(weights > 0.5))
+        actual.insitu.weighted(weights.where(weights > 0.5))
 
 
 @pytest.mark.parametrize("dim", [None, ("lat", "lon"), ("time", "lat", "lon"), "lat"])
@@ -187,11 +187,11 @@ def test_plain_weighted_means_run_there(path: Path, server: Server, plain: xr.Da
     there.t.mean()
     fits = dim is None or set(weights.dims) <= set(np.atleast_1d(dim))
     for method in ("sum_of_weights", "mean", "sum"):
-        want = getattr(plain[["t"]].weighted(weights), method)(dim)
+        expected = getattr(plain[["t"]].weighted(weights), method)(dim)
         before = client_for(server.url).traffic.requests
         found = getattr(there[["t"]].weighted(weights), method)(dim)
         assert not fits or client_for(server.url).traffic.requests - before == 1
-        assert_same_dataset(found.load(), want)
+        assert_same_dataset(found.load(), expected)
 
 
 def test_plain_groups_run_there(path: Path, server: Server, plain: xr.Dataset) -> None:
@@ -199,8 +199,8 @@ def test_plain_groups_run_there(path: Path, server: Server, plain: xr.Dataset) -
     before = client_for(server.url).traffic.requests
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        want = plain[["t"]].groupby("season").mean()
-    assert_same_dataset(there[["t"]].groupby("season").mean().load(), want)
+        expected = plain[["t"]].groupby("season").mean()
+    assert_same_dataset(there[["t"]].groupby("season").mean().load(), expected)
     assert client_for(server.url).traffic.requests - before <= 4  # one for a group
 
 
@@ -210,10 +210,10 @@ def test_without_the_server_a_word_and_the_same(path: Path, plain: xr.Dataset, m
     there = insitu.open_dataset(path, active=url)[["t"]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        want = plain[["t"]].groupby("season").mean()
+        expected = plain[["t"]].groupby("season").mean()
     with pytest.warns(ActiveWarning, match="t is read and reduced here"):
         found = there.insitu.groupby("season").mean().load()
-    assert_same_dataset(found, want)
+    assert_same_dataset(found, expected)
     assert_same_dataset(
         there.weighted(plain.area).mean().load(), plain[["t"]].weighted(plain.area).mean()
     )  # once is enough

@@ -330,7 +330,7 @@ def test_report_tells_what_differs(tmp_path: Path) -> None:
     archive[3] = Part(first=6, stored="i2", packing=3, storage=1, units=1, chunks=(2, 3, 4), has_wind=False)
     paths = write_all(tmp_path, archive)
     report = open_mfdataset(paths, combine="nested", concat_dim="time").insitu.report()
-    told = {difference.what for difference in report.differences}
+    differences = {difference.what for difference in report.differences}
     assert {
         "tas: stored dtype",
         "tas: packing",
@@ -338,7 +338,7 @@ def test_report_tells_what_differs(tmp_path: Path) -> None:
         "tas: chunks",
         "time: time units",
         "wind: presence",
-    } <= told
+    } <= differences
     for difference in report.differences:
         for files in difference.others.values():
             assert files == (paths[3],)

@@ -43,7 +43,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def theirs(paths: Any, **options: Any) -> xr.Dataset:
+def open_with_xarray(paths: Any, **options: Any) -> xr.Dataset:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with xr.open_mfdataset(paths, engine="netcdf4", **options) as dataset:
@@ -54,13 +54,13 @@ def theirs(paths: Any, **options: Any) -> xr.Dataset:
 def test_by_labels(archive: list[str], what: str) -> None:
     found = open_mfdataset(archive, preprocess=WHAT[what])
     assert not isinstance(found.t.variable._data, np.ndarray)
-    xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT[what]))
+    xr.testing.assert_identical(found.load(), open_with_xarray(archive, preprocess=WHAT[what]))
 
 
 @pytest.mark.parametrize("what", ["arithmetic", "where"])
 def test_in_lists(archive: list[str], what: str) -> None:
     one: dict[str, Any] = {"combine": "nested", "concat_dim": "time", "preprocess": WHAT[what]}
-    xr.testing.assert_identical(open_mfdataset(archive, **one).load(), theirs(archive, **one))
+    xr.testing.assert_identical(open_mfdataset(archive, **one).load(), open_with_xarray(archive, **one))
     square = [archive[:2], archive[2:]]
     two: dict[str, Any] = {
         "combine": "nested",
@@ -68,7 +68,7 @@ def test_in_lists(archive: list[str], what: str) -> None:
         "preprocess": WHAT[what],
         "join": "outer",
     }
-    xr.testing.assert_identical(open_mfdataset(square, **two).load(), theirs(square, **two))
+    xr.testing.assert_identical(open_mfdataset(square, **two).load(), open_with_xarray(square, **two))
 
 
 def test_by_names(archive: list[str]) -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_taken(archive: list[str], tmp_path: Path) -> None
     bad.write_bytes(b"no file of any format")
     with pytest.warns(InsituWarning, match="left out.*bad.nc"):
         found = open_mfdataset([*archive, str(bad)], preprocess=WHAT["arithmetic"], errors="warn")
-    xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT["arithmetic"]))
+    xr.testing.assert_identical(found.load(), open_with_xarray(archive, preprocess=WHAT["arithmetic"]))
     assert list(found.insitu.report().left_out) == [str(bad)]
     square = [archive[:2], [archive[2], str(bad)]]
     with pytest.raises(CombineError, match=r"no file at position \(1, 1\)"):
@@ -105,7 +105,7 @@ def test_arithmetic_stays_virtual(archive: list[str], monkeypatch: pytest.Monkey
     assert cost.bytes <= opening.bytes
     assert found.t.variable._data.context.read_limit is None  # that was for the preprocess
     assert set(found.insitu.sources) == set(plain.insitu.sources)
-    xr.testing.assert_identical(found.load(), theirs(archive, preprocess=WHAT[what]))
+    xr.testing.assert_identical(found.load(), open_with_xarray(archive, preprocess=WHAT[what]))
 
 
 def test_formulas_that_differ_from_file_to_file(archive: list[str]) -> None:
@@ -115,7 +115,7 @@ def test_formulas_that_differ_from_file_to_file(archive: list[str]) -> None:
         return ds.assign(t=ds.t - 273.15 if ds.time[0] > 3 else ds.t * 2)
 
     xr.testing.assert_identical(
-        open_mfdataset(archive, preprocess=preprocess).load(), theirs(archive, preprocess=preprocess)
+        open_mfdataset(archive, preprocess=preprocess).load(), open_with_xarray(archive, preprocess=preprocess)
     )
 
 
@@ -123,4 +123,4 @@ def test_little_is_computed_at_once(archive: list[str], monkeypatch: pytest.Monk
     monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1 << 20)
     found = open_mfdataset(archive, preprocess=lambda ds: ds.cumsum("time"))
     assert isinstance(found.t.variable._data, np.ndarray)
-    xr.testing.assert_identical(found, theirs(archive, preprocess=lambda ds: ds.cumsum("time")))
+    xr.testing.assert_identical(found, open_with_xarray(archive, preprocess=lambda ds: ds.cumsum("time")))

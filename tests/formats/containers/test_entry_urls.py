@@ -127,9 +127,9 @@ def test_many_members_by_a_pattern(
 def test_many_archives_by_a_pattern(tmp_path: Path, years: dict[str, Path]) -> None:
     for number in range(3):
         _tar(tmp_path / f"y{number}.tar", {"in/y.nc": years[f"runs/y{number}.nc"]})
-    ours = insitu.open_mfdataset(f"{tmp_path}/y*.tar::in/*.nc").load()
+    actual = insitu.open_mfdataset(f"{tmp_path}/y*.tar::in/*.nc").load()
     expected = xarray.concat([xarray.open_dataset(years[f"runs/y{n}.nc"]).load() for n in range(3)], "time")
-    xarray.testing.assert_identical(ours, expected)
+    xarray.testing.assert_identical(actual, expected)
     assert expand_entries(f"{tmp_path}/y*.tar::in/y.nc") == [f"{tmp_path}/y{n}.tar::in/y.nc" for n in range(3)]
 
 
@@ -142,10 +142,10 @@ def test_saved_by_plain_offsets(tmp_path: Path, years: dict[str, Path], target: 
     if target.endswith("icechunk"):
         pytest.importorskip("icechunk")
     archive = _zip(tmp_path / "a.zip", years)
-    ours = insitu.open_dataset(f"{archive}::runs/y1.nc")
-    ours.insitu.save(tmp_path / target)
+    actual = insitu.open_dataset(f"{archive}::runs/y1.nc")
+    actual.insitu.save(tmp_path / target)
     again = insitu.open_dataset(tmp_path / target).load()
-    xarray.testing.assert_identical(again, ours.load())
+    xarray.testing.assert_identical(again, actual.load())
     xarray.testing.assert_identical(again, xarray.open_dataset(years["runs/y1.nc"]).load())
     if target == "a.json":
         references = json.loads((tmp_path / target).read_text())["refs"]
@@ -155,9 +155,9 @@ def test_saved_by_plain_offsets(tmp_path: Path, years: dict[str, Path], target: 
 
 def test_a_mosaic_of_members_is_saved(tmp_path: Path, years: dict[str, Path]) -> None:
     archive = _zip(tmp_path / "a.zip", years)
-    ours = insitu.open_mfdataset(f"{archive}::runs/**/*.nc")
-    ours.insitu.save(tmp_path / "a.insitu")
-    xarray.testing.assert_identical(insitu.open_dataset(tmp_path / "a.insitu").load(), ours.load())
+    actual = insitu.open_mfdataset(f"{archive}::runs/**/*.nc")
+    actual.insitu.save(tmp_path / "a.insitu")
+    xarray.testing.assert_identical(insitu.open_dataset(tmp_path / "a.insitu").load(), actual.load())
 
 
 def test_as_fsspec_chains_it(tmp_path: Path, years: dict[str, Path]) -> None:
@@ -207,9 +207,9 @@ def test_few_requests(tmp_path: Path, years: dict[str, Path], kind: str, served:
     assert len(served.requests) <= 8, served.requests
     expected = xarray.open_dataset(years["runs/y1.nc"], decode_times=False)
     np.testing.assert_array_equal(insitu.read(group, "tas", decode=False), expected.tas)
-    ours = insitu.open_mfdataset(f"{served.url(archive.name)}::runs/*.nc").load()
+    actual = insitu.open_mfdataset(f"{served.url(archive.name)}::runs/*.nc").load()
     parts = [xarray.open_dataset(years[f"runs/y{n}.nc"]).load() for n in range(3)]
-    xarray.testing.assert_identical(ours, xarray.concat(parts, "time"))
+    xarray.testing.assert_identical(actual, xarray.concat(parts, "time"))
 
 
 def _store(path: Path, version: int, shards: bool = False) -> np.ndarray[Any, Any]:

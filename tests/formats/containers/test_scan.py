@@ -111,8 +111,8 @@ def test_members_are_groups(tmp_path: Path, files: dict[str, Path], kind: str) -
     for name, path in files.items():
         if name == "README":
             continue
-        ours = insitu.open_dataset(target, group=name).load()
-        xarray.testing.assert_identical(ours, xarray.open_dataset(path).load())
+        actual = insitu.open_dataset(target, group=name).load()
+        xarray.testing.assert_identical(actual, xarray.open_dataset(path).load())
         np.testing.assert_array_equal(
             insitu.read(tree, f"{name}/tas", decode=False), insitu.read(path, "tas", decode=False)
         )
@@ -122,12 +122,12 @@ def test_members_are_groups(tmp_path: Path, files: dict[str, Path], kind: str) -
 def test_one_dataset_of_members(tmp_path: Path, files: dict[str, Path]) -> None:
     _zip(tmp_path / "a.zip", {"in.nc": files["a.nc"]})
     _tar(tarfile.GNU_FORMAT)(tmp_path / "b.tar", {"in.nc": files["deep/folder/b.nc"]})
-    ours = insitu.open_mfdataset([tmp_path / "a.zip", tmp_path / "b.tar"], group="in.nc", drop_variables=["name"])
+    actual = insitu.open_mfdataset([tmp_path / "a.zip", tmp_path / "b.tar"], group="in.nc", drop_variables=["name"])
     parts = [
         xarray.open_dataset(files[name]).drop_vars("name", errors="ignore").load()
         for name in ("a.nc", "deep/folder/b.nc")
     ]
-    xarray.testing.assert_identical(ours.load(), xarray.concat(parts, "time"))
+    xarray.testing.assert_identical(actual.load(), xarray.concat(parts, "time"))
 
 
 def test_compressed_members_are_named(tmp_path: Path, files: dict[str, Path]) -> None:
@@ -157,9 +157,9 @@ def test_groups_in_members(tmp_path: Path) -> None:
 
 def test_saved_references_point_into_the_archive(tmp_path: Path, files: dict[str, Path]) -> None:
     _tar(tarfile.PAX_FORMAT)(tmp_path / "a.tar", files)
-    ours = insitu.open_dataset(tmp_path / "a.tar", group="a.nc")
-    ours.insitu.save(tmp_path / "a.json")
-    xarray.testing.assert_identical(insitu.open_dataset(tmp_path / "a.json").load(), ours.load())
+    actual = insitu.open_dataset(tmp_path / "a.tar", group="a.nc")
+    actual.insitu.save(tmp_path / "a.json")
+    xarray.testing.assert_identical(insitu.open_dataset(tmp_path / "a.json").load(), actual.load())
 
 
 @pytest.mark.parametrize("kind", ["zip", "zip64", "pax", "gnu tar"])

@@ -53,20 +53,20 @@ def _day(make: Makes, date: int, steps: tuple[int, ...]) -> list[tuple[bytes, di
 def _idx(messages: list[tuple[bytes, dict[str, Any]]]) -> str:
     names = {"t": "TMP", "u": "UGRD"}
     lines, offset = [], 0
-    for number, (message, said) in enumerate(messages, 1):
-        step = f"{said['step']} hour fcst"
-        lines.append(f"{number}:{offset}:d={said['date']}06:{names[said['name']]}:{said['level']} mb:{step}:")
+    for number, (message, keys) in enumerate(messages, 1):
+        step = f"{keys['step']} hour fcst"
+        lines.append(f"{number}:{offset}:d={keys['date']}06:{names[keys['name']]}:{keys['level']} mb:{step}:")
         offset += len(message)
     return "\n".join(lines) + "\n"
 
 
 def _index(messages: list[tuple[bytes, dict[str, Any]]]) -> str:
     lines, offset = [], 0
-    for message, said in messages:
+    for message, keys in messages:
         line = {
-            "type": "fc", "levtype": "pl", "param": said["name"], "levelist": str(said["level"]),
-            "date": str(said["date"]), "time": "0600",
-            "step": str(said["step"]), "_offset": offset, "_length": len(message),
+            "type": "fc", "levtype": "pl", "param": keys["name"], "levelist": str(keys["level"]),
+            "date": str(keys["date"]), "time": "0600",
+            "step": str(keys["step"]), "_offset": offset, "_length": len(message),
         }  # fmt: skip
         lines.append(json.dumps(line))
         offset += len(message)
@@ -88,11 +88,11 @@ def test_the_same_dataset_with_one_look_a_grid(tmp_path: Path, make: Makes, kind
     for number, (date, steps) in enumerate([(20240101, (3, 6, 9)), (20240102, (3, 6, 9)), (20240102, (12, 15))]):
         data, side = _write(tmp_path, kind, f"part{number}", _day(make, date, steps))
         served.requests.clear()
-        ours = insitu.open_dataset(served.url(side))
+        actual = insitu.open_dataset(served.url(side))
         touched = {request for request in served.requests if request[0] == data}
         # The first bytes, which hold all that has to be looked at.
         assert len(touched) <= 1
-        xarray.testing.assert_identical(ours.load(), insitu.open_dataset(tmp_path / data).load())
+        xarray.testing.assert_identical(actual.load(), insitu.open_dataset(tmp_path / data).load())
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -103,9 +103,9 @@ def test_a_line_that_means_something_else_is_found_out(tmp_path: Path, make: Mak
     other = [
         (
             make(shortName="t", level=500, Ni=31, Nj=16, dataDate=20240102, dataTime=600, step=3),
-            said | {"date": 20240102},
+            keys | {"date": 20240102},
         )
-        for _, said in messages[:1]
+        for _, keys in messages[:1]
     ]
     data, side = _write(tmp_path, kind, "b", other)
     assert (

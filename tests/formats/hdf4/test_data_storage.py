@@ -49,11 +49,11 @@ def _theirs(path: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 def _agrees(path: Path, name: str) -> None:
-    ours, theirs = insitu.read(path, name, decode=False), _theirs(path, name)
-    assert ours.dtype.newbyteorder("=") == theirs.dtype
-    np.testing.assert_array_equal(ours, theirs)
-    if ours.ndim == 2:
-        np.testing.assert_array_equal(insitu.read(path, name, np.s_[1::3, ::-2], decode=False), theirs[1::3, ::-2])
+    actual, expected = insitu.read(path, name, decode=False), _theirs(path, name)
+    assert actual.dtype.newbyteorder("=") == expected.dtype
+    np.testing.assert_array_equal(actual, expected)
+    if actual.ndim == 2:
+        np.testing.assert_array_equal(insitu.read(path, name, np.s_[1::3, ::-2], decode=False), expected[1::3, ::-2])
 
 
 def _values(kind: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
@@ -317,10 +317,10 @@ def test_hdf_eos(tmp_path: Path) -> None:
 
 def test_kept_and_opened_again(tmp_path: Path) -> None:
     _chunked(tmp_path / "a.hdf", 4, [5])
-    ours = insitu.open_dataset(tmp_path / "a.hdf")
+    actual = insitu.open_dataset(tmp_path / "a.hdf")
     for target in ("a.json", "a.parq", "a.insitu"):
-        ours.insitu.save(tmp_path / target)
-        xarray.testing.assert_identical(insitu.open_dataset(tmp_path / target).load(), ours.load())
+        actual.insitu.save(tmp_path / target)
+        xarray.testing.assert_identical(insitu.open_dataset(tmp_path / target).load(), actual.load())
 
 
 @pytest.mark.parametrize("method", [1, 3])

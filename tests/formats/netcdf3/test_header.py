@@ -127,10 +127,10 @@ def _agrees(path: Path) -> None:
         file.set_auto_maskandscale(False)
         file.set_auto_chartostring(False)
         assert list(group.arrays) == list(file.variables)
-        for ours, theirs in [(group, file), *((group.arrays[name], file[name]) for name in file.variables)]:
-            assert list(ours.attributes) == theirs.ncattrs()
-            for name in theirs.ncattrs():
-                expected, found = theirs.getncattr(name), ours.attributes[name]
+        for actual, reference in [(group, file), *((group.arrays[name], file[name]) for name in file.variables)]:
+            assert list(actual.attributes) == reference.ncattrs()
+            for name in reference.ncattrs():
+                expected, found = reference.getncattr(name), actual.attributes[name]
                 assert type(found) is type(expected)
                 np.testing.assert_array_equal(found, expected)
         for name, variable in file.variables.items():
@@ -174,12 +174,12 @@ def test_padding_of_records(tmp_path: Path, code: int, inner: int, alone: bool) 
         _agrees(tmp_path / "a.nc")
 
 
-def _records(tmp_path: Path, said: int, there: int) -> Path:
+def _records(tmp_path: Path, declared: int, there: int) -> Path:
     writer = Writer(2, random.Random(0), there, [("time", 0), ("x", 4)])
     writer.add("a", [0, 1], 5)
     writer.add("b", [0], 3)
     data = bytearray(writer.file(gaps=False))
-    data[4:8] = writer.count(said)
+    data[4:8] = writer.count(declared)
     (tmp_path / "a.nc").write_bytes(data)
     return tmp_path / "a.nc"
 

@@ -132,18 +132,18 @@ def test_systems_by_their_parts(tmp_path: Path, name: str, minor: int) -> None:
     write_keys(tmp_path / "a.tif", SYSTEMS[name], minor)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = rioxarray.open_rasterio(tmp_path / "a.tif")
-        expected = dict(theirs.spatial_ref.attrs)
-        theirs.close()
+        reference = rioxarray.open_rasterio(tmp_path / "a.tif")
+        expected = dict(reference.spatial_ref.attrs)
+        reference.close()
     if name == "citation only" and '"EPSG","4326"' in expected["spatial_ref"]:
         pytest.skip("this release of GDAL takes the whole system from the name in its citation")
     found = dict(insitu.open_dataset(tmp_path / "a.tif")["spatial_ref"].attrs)
     if expected["spatial_ref"].startswith(
         ("GEOGCRS", "PROJCRS")
     ):  # the members of a datum are those of a release of PROJ
-        ours, theirs = (pyproj.CRS.from_wkt(each["spatial_ref"]) for each in (found, expected))
-        assert ours == theirs
-        assert len(ours.axis_info) == len(theirs.axis_info) == 3
+        actual, reference = (pyproj.CRS.from_wkt(each["spatial_ref"]) for each in (found, expected))
+        assert actual == reference
+        assert len(actual.axis_info) == len(reference.axis_info) == 3
         return
     assert found["spatial_ref"] == expected["spatial_ref"]
     assert found == expected
@@ -152,9 +152,9 @@ def test_systems_by_their_parts(tmp_path: Path, name: str, minor: int) -> None:
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ignore::DeprecationWarning")
 def test_pixels_without_a_type_are_no_areas(tmp_path: Path) -> None:
     write_keys(tmp_path / "a.tif", {1024: 1, 3072: 32633}, 1)
-    theirs = rioxarray.open_rasterio(tmp_path / "a.tif")
-    assert "AREA_OR_POINT" not in theirs.attrs
-    theirs.close()
+    reference = rioxarray.open_rasterio(tmp_path / "a.tif")
+    assert "AREA_OR_POINT" not in reference.attrs
+    reference.close()
     assert "AREA_OR_POINT" not in insitu.open_dataset(tmp_path / "a.tif").band_data.attrs
 
 
