@@ -1,4 +1,7 @@
-"""Files that are scanned in portions and joined as a tree make the same dataset as all at once."""
+"""Files that are scanned in portions and joined as a tree make the same dataset as all at once.
+
+Modules: combining/recipe.py, combining/scan_journal.py, combining/scan_progress.py, engines/executor.py
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from combining.test_law import OPTIONS
+from combining.test_like_xarray import OPTIONS
 from fixtures.agreement import ours
 from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import random_archive, write_archive

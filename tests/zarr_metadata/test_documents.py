@@ -1,4 +1,9 @@
-"""Round trips of types, fill values, keys and codec chains through Zarr documents."""
+"""Round trips of types, fill values, keys and codec chains through Zarr documents.
+
+Modules: zarr_metadata/array_document.py, zarr_metadata/codec_documents.py, zarr_metadata/dtypes.py,
+zarr_metadata/fill.py, zarr_metadata/json_fields.py, zarr_metadata/keys.py, zarr_metadata/naming.py,
+zarr_metadata/to_documents.py, zarr_metadata/to_zarr.py, zarr_metadata/typed_attributes.py
+"""
 
 from __future__ import annotations
 

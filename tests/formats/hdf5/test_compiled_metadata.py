@@ -1,5 +1,8 @@
 """The compiled parser of metadata finds what the parser in Python finds, in sound and damaged files, and it is the one
-that reads the ordinary ones."""
+that reads the ordinary ones.
+
+Modules: formats/hdf5/structures/btree_v1.py, formats/hdf5/structures/messages.py
+"""
 
 from __future__ import annotations
 
