@@ -149,7 +149,7 @@ class FilesTable:
                     _set(scalars, name, number, len(found), data)
             facts = (named, item.coords, item.unindexed, item.order, item.groups)
             if facts != last:
-                key = (tuple(named), frozenset(item.coords), frozenset(item.unindexed), item.order, item.groups)
+                key = (tuple(named), item.coords, item.unindexed, item.order, item.groups)
                 last, last_number = facts, kinds.setdefault(key, len(kinds))
             numbers.append(last_number)
         made = [FileKind(tuple((name, VariableKind(*rest)) for name, *rest in named), *more) for named, *more in kinds]
@@ -175,7 +175,7 @@ class FilesTable:
             for joined, column in ((labels, table.labels), (scalars, table.scalars)):
                 for name, values in column.items():
                     whole = joined.setdefault(name, [None] * count)
-                    whole[before : before + len(values)] = [_pooled(each, pool) for each in values]
+                    whole[before : before + len(values)] = [_share_equal(each, pool) for each in values]
             failures |= {before + number: failure for number, failure in table.failures.items()}
             before += len(table)
         urls = tuple(url for table in tables for url in table.urls)
@@ -189,7 +189,7 @@ def _set(columns: dict[str, list[Values | None]], name: str, number: int, count:
     column[number] = values
 
 
-def _pooled(values: Values | None, pool: dict[Any, Values]) -> Values | None:
+def _share_equal(values: Values | None, pool: dict[Any, Values]) -> Values | None:
     """Return values, equal ones as one object: comparing ten thousand latitudes takes as long each time."""
     if values is None or values.dtype.hasobject:
         return values
