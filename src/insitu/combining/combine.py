@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from insitu.combining.arrange import (
     Arrangement,
@@ -27,7 +27,6 @@ from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
 from insitu.combining.portion import Portion, ScannedFiles
-from insitu.combining.recipe import Recipe
 from insitu.combining.scan_journal import Journal, journal_of_files
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
@@ -38,6 +37,9 @@ from insitu.open_options import CombineOptions, RunOptions
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
 from insitu.scanning.scan_member import Job, make_loader
+
+if TYPE_CHECKING:
+    from insitu.combining.recipe import Recipe  # which calls this module
 
 __all__ = ["CombineFound", "CombinedFiles", "combine", "combine_by_coords", "combine_nested", "combine_portion"]
 

@@ -129,22 +129,29 @@ class FilesTable:
         labels: dict[str, list[Values | None]] = {}
         scalars: dict[str, list[Values | None]] = {}
         failures: dict[int, Failure] = {}
+        last: Any = None
+        last_number = -1
         for number, item in enumerate(found):
             if isinstance(item, Failure):
                 failures[number] = item
                 numbers.append(-1)
                 continue
-            # Plain tuples first: an object for each variable of each file would take half as long as
-            # combining the files does.
-            named = tuple(
-                [(name, each.dims, each.data.dtype, each.data.shape) for name, each in item.variables.items()]
-            )
-            numbers.append(kinds.setdefault((named, item.coords, item.unindexed, item.order, item.groups), len(kinds)))
-            for name, dims, _, _ in named:
-                if dims == (name,) and (index := item.index(name)) is not None:
-                    _set(labels, name, number, len(found), index)
-                elif not dims and isinstance(value := item.variables[name].data, np.ndarray):
-                    _set(scalars, name, number, len(found), value)
+            # Plain tuples, compared with those of the file before: an object for each variable of each
+            # file, or its hash, would take longer than all else here.
+            named = []
+            for name, variable in item.variables.items():
+                dims, data = variable.dims, variable.data
+                named.append((name, dims, data.dtype, data.shape))
+                if len(dims) == 1:
+                    if dims[0] == name and (index := item.index(name)) is not None:
+                        _set(labels, name, number, len(found), index)
+                elif not dims and isinstance(data, np.ndarray):
+                    _set(scalars, name, number, len(found), data)
+            facts = (named, item.coords, item.unindexed, item.order, item.groups)
+            if facts != last:
+                key = (tuple(named), item.coords, item.unindexed, item.order, item.groups)
+                last, last_number = facts, kinds.setdefault(key, len(kinds))
+            numbers.append(last_number)
         made = [FileKind(tuple((name, VariableKind(*rest)) for name, *rest in named), *more) for named, *more in kinds]
         urls = tuple(item.url if isinstance(item, Failure) else item.source or "" for item in found)
         return cls(urls, tuple(made), np.array(numbers, np.int32), labels, scalars, failures)
@@ -168,7 +175,7 @@ class FilesTable:
             for joined, column in ((labels, table.labels), (scalars, table.scalars)):
                 for name, values in column.items():
                     whole = joined.setdefault(name, [None] * count)
-                    whole[before : before + len(values)] = [_pooled(each, pool) for each in values]
+                    whole[before : before + len(values)] = [_share_equal(each, pool) for each in values]
             failures |= {before + number: failure for number, failure in table.failures.items()}
             before += len(table)
         urls = tuple(url for table in tables for url in table.urls)
@@ -182,7 +189,7 @@ def _set(columns: dict[str, list[Values | None]], name: str, number: int, count:
     column[number] = values
 
 
-def _pooled(values: Values | None, pool: dict[Any, Values]) -> Values | None:
+def _share_equal(values: Values | None, pool: dict[Any, Values]) -> Values | None:
     """Return values, equal ones as one object: comparing ten thousand latitudes takes as long each time."""
     if values is None or values.dtype.hasobject:
         return values

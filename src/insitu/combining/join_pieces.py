@@ -205,7 +205,7 @@ def join_pieces(pieces: Iterable[Piece], lines: Lines, load: Load) -> list[Piece
     return result
 
 
-def _gets_dimension(variable: Variable, name: str, line: Line) -> bool:
+def _needs_dimension(variable: Variable, name: str, line: Line) -> bool:
     """Return whether a variable lacks the dimension and gets it, all else as in the other files."""
     order = line.dims.get(name)
     return order is not None and line.dim not in variable.dims and {*variable.dims, line.dim} == {*order}
@@ -214,7 +214,7 @@ def _gets_dimension(variable: Variable, name: str, line: Line) -> bool:
 def _is_compared(name: str, member: Member, line: Line, rules: CombineRules) -> bool:
     """Return whether the values of a variable must be the same in the files of a piece."""
     variable = member.variables[name]
-    if line.dim in variable.dims or _gets_dimension(variable, name, line) or member.index(name) is not None:
+    if line.dim in variable.dims or _needs_dimension(variable, name, line) or member.index(name) is not None:
         return False
     return rules.compat != "override" or name in line.dims
 
@@ -252,7 +252,7 @@ def _is_alike(one: Member, other: Member, line: Line, rules: CombineRules) -> bo
                     return False
         if by_attributes and not has_same_attributes(variable, own):
             return False
-        has_joined = has_joined or dim in variable.dims or _gets_dimension(variable, name, line)
+        has_joined = has_joined or dim in variable.dims or _needs_dimension(variable, name, line)
         labels, own_labels = one.index(name), other.index(name)
         if (labels is None) is not (own_labels is None):
             return False
@@ -283,7 +283,7 @@ def _join_run(run: Sequence[Piece], line: Line, rules: CombineRules) -> Piece:
     first = members[0]
     variables = dict(first.variables)
     for name, variable in first.variables.items():
-        order = line.dims[name] if _gets_dimension(variable, name, line) else variable.dims
+        order = line.dims[name] if _needs_dimension(variable, name, line) else variable.dims
         if dim not in order or (len(run) == 1 and order == variable.dims):
             continue
         parts = [member.variables[name] for member in members]

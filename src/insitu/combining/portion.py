@@ -66,8 +66,7 @@ class Header(NamedTuple):
 
 def pack_portion(found: ScannedFiles, worker: str, identity: bytes) -> bytes:
     """Return files that were scanned, as bytes."""
-    survey = Survey.join([Survey.of(found, Member({}, frozenset()))])
-    header = Header(FilesTable.of(found), survey, worker, identity)
+    header = Header(FilesTable.of(found), Survey.join([Survey.of(found)]), worker, identity)
     packed = pickle.dumps(header, pickle.HIGHEST_PROTOCOL)
     files = zlib.compress(pack_columns(list(found)), COMPRESSION_LEVEL)
     return len(packed).to_bytes(_LENGTH, "little") + packed + files

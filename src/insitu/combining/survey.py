@@ -96,8 +96,8 @@ class Survey:
     """The same as `kinds` of files that were scanned elsewhere, and in their place."""
 
     @classmethod
-    def of(cls, found: Sequence[Member | Failure], combined: Member) -> Survey:
-        """Return the survey of all files; they are compared later, in `report`."""
+    def of(cls, found: Sequence[Member | Failure], combined: Member | None = None) -> Survey:
+        """Return the survey of files, and of what they make together; they are compared later, in `report`."""
         members = [item for item in found if isinstance(item, Member)]
         kinds: dict[str, dict[Any, AlikeFiles]] = {}
         for number, member in enumerate(members):
@@ -113,7 +113,7 @@ class Survey:
         left_out = {item.url: item.reason for item in found if isinstance(item, Failure)}
         urls = tuple(member.source or f"file {number}" for number, member in enumerate(members))
         by_name = {name: list(known.values()) for name, known in kinds.items()}
-        return cls(urls, left_out, by_name, cls.count_tiles(combined))
+        return cls(urls, left_out, by_name, {} if combined is None else cls.count_tiles(combined))
 
     @staticmethod
     def count_tiles(combined: Member) -> dict[str, int]:
