@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
@@ -128,6 +129,11 @@ def test_into_a_buffer(source, data):
     assert target == data[5:15]
     assert read_into(source, len(data) - 4, memoryview(target)) == 4
     assert target == data[-4:] + data[9:15]
+
+
+def test_into_a_buffer_of_nothing(source):
+    for shape in ((0,), (2, 0, 3)):
+        assert read_into(source, 5, np.empty(shape, np.uint8).data) == 0
 
 
 @pytest.mark.parametrize("first", [0, 1])

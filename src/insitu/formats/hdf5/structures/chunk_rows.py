@@ -113,9 +113,9 @@ class ChunkRows:
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | int]:
         """Return grid places, offsets, lengths and filter masks of all rows."""
         if self.whole is not None:
-            offset, length, mask = self.whole
             index = np.indices(self.grid).reshape(len(self.grid), -1).T
-            return index, np.broadcast_to(offset, len(index)), np.broadcast_to(length, len(index)), mask
+            offset, length = (np.broadcast_to(column, len(index)) for column in self.whole[:2])
+            return index, offset, length, self.whole[2]
         if not self.index:
             none = np.zeros(0, np.int64)
             return np.zeros((0, len(self.grid)), np.int64), none, none, 0
