@@ -1,6 +1,6 @@
 """Scanning many files, and reading in every form, from the command line.
 
-Modules: cli/access.py, cli/info.py, cli/progress.py, cli/tree.py, combining/packed_portion.py,
+Modules: cli/access.py, cli/info.py, cli/progress.py, cli/tree.py, combining/portion.py,
 scanning/scan_estimate.py, sources/user_folders.py, xarray_bridge/archive_dataset.py
 """
 

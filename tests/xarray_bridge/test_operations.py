@@ -3,7 +3,7 @@ should.
 
 Modules: expressions/padding.py, expressions/point_selection.py, lazy_array/deferred_values.py, lazy_array/einsum.py,
 lazy_array/numpy_functions.py, lazy_array/numpy_operations.py, lazy_array/numpy_reductions.py,
-lazy_array/reduction_patterns.py, reducing/partials_by_box.py, reducing/weighted_statistics.py,
+reducing/partials_by_box.py, reducing/weighted_statistics.py,
 xarray_bridge/backend_array.py
 """
 

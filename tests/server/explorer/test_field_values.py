@@ -4,8 +4,7 @@ downloads, coordinates.
 Modules: server/explorer/answers/archive_summary.py, server/explorer/answers/coordinate_values.py,
 server/explorer/answers/field_download.py, server/explorer/answers/line_values.py,
 server/explorer/answers/point_value.py, server/explorer/answers/value_table.py, server/explorer/field_query.py,
-server/explorer/shown_values.py, server/explorer/side_labels.py, server/explorer/spatial_dimensions.py,
-server/explorer/value_range.py
+server/explorer/shown_values.py, server/explorer/side_labels.py, server/explorer/spatial_dimensions.py
 """
 
 from __future__ import annotations
