@@ -1,6 +1,7 @@
 """Files that are scanned in portions and joined as a tree make the same dataset as all at once.
 
-Modules: combining/recipe.py, combining/scan_journal.py, combining/scan_progress.py, engines/executor.py
+Modules: combining/choose_variables.py, combining/failures.py, combining/files_table.py, combining/join_files.py,
+combining/recipe.py, combining/scan_journal.py, combining/scan_progress.py, engines/executor.py
 """
 
 from __future__ import annotations
