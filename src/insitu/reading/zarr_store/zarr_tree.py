@@ -124,7 +124,7 @@ class ZarrTree:
             return None
         path, cell = place
         try:
-            return self.views[path].chunk(cell, self._source_pool(), span)
+            return self.views[path].chunk(cell, self.source_pool(), span)
         except InsituError as problem:
             raise problem.with_context(variable=path, chunk=cell) from problem.__cause__
 
@@ -159,7 +159,8 @@ class ZarrTree:
                 names[key[len(prefix) :].partition("/")[0]] = None
         return iter(names)
 
-    def _source_pool(self) -> SourcePool:
+    def source_pool(self) -> SourcePool:
+        """Return the archive's open sources."""
         with self._lock:
             if self._opened is None:
                 self._opened = SourcePool(self.storage_options, opener=self.opener)
