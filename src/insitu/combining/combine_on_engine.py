@@ -5,18 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 from insitu.combining.file_table import JoinPlan, NotOneTableError
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_journal import Journal, journal_of_files
+from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
+from insitu.combining.scan_progress import ScanProgress, open_progress
 from insitu.combining.survey import Survey
 from insitu.engines.engine_protocol import Engine
+from insitu.engines.worth_sending import WorthSending
+from insitu.errors import InsituError
 from insitu.open_options import CombineOptions
+from insitu.scanning.decoding_memory import DecodingMemory
 from insitu.scanning.member import GridPosition, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
 from insitu.scanning.scan_member import Failure, Job, make_loader
+from insitu.sources.address import is_remote
 
 __all__ = ["CombinedFiles", "choose_journal", "combine_on_engine"]
 
@@ -67,6 +74,9 @@ def combine_on_engine(
     combine_found
         Combines the files instead of the recipe.
     """
+    found = _scan_if_small(urls, job, progress) if journal is None else None
+    if found is not None:
+        return _combine_at_once(found, urls, places, job, recipe, combine_found)
     load = make_loader(job.scan.storage_options)
     plan = JoinPlan.of(recipe, places, load) if combine_found is None else None
     scan = PortionScan(urls, job, plan, engine, journal, progress)
@@ -78,12 +88,45 @@ def combine_on_engine(
             reason = str(refused)
     if reason:
         log.info("the files are combined at once, because %s", reason)
-    found = scan.files()
+    return _combine_at_once(scan.files(), urls, places, job, recipe, combine_found)
+
+
+def _combine_at_once(
+    found: ScannedFiles,
+    urls: Sequence[Any],
+    places: Sequence[GridPosition],
+    job: Job,
+    recipe: Recipe,
+    combine_found: CombineFound | None,
+) -> CombinedFiles:
     if combine_found is not None:
         member = combine_found(found, places, urls)
     else:
-        member = recipe.combine_found(found, places, urls, load, job.scan.errors)
+        member = recipe.combine_found(found, places, urls, make_loader(job.scan.storage_options), job.scan.errors)
     return CombinedFiles(member, Survey.of(found, member), found)
+
+
+def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> ScannedFiles | None:
+    """Return what came of each file, scanned here; None if they are worth sending, or cannot be read here."""
+    here = replace(job, scan=replace(job.scan, errors="raise"))
+    memory, rule = DecodingMemory(), WorthSending(len(urls))
+    found: list[Member | Failure] = []
+    try:
+        if is_remote(str(urls[0])):
+            # All of them in the time of the slowest: no engine is faster.
+            return scan_many(urls, here, progress=progress) if len(urls) <= thread_count(urls, None) else None
+        for url in urls:
+            began = perf_counter()
+            found.append(here.one(url, memory))
+            if rule.after(perf_counter() - began):
+                return None
+    except (InsituError, OSError, MemoryError):  # a worker may have what is missing here, and says best what it is
+        return None
+    with open_progress(progress) as shown:
+        state = ScanProgress(len(urls))
+        state.add(len(urls), 0, "this process")
+        shown.show(state)
+    return found
 
 
 def choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) -> Journal | None:
