@@ -35,6 +35,7 @@ from insitu.combining.scan_journal import Journal
 from insitu.combining.scan_many import scan_many
 from insitu.combining.survey import Survey
 from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
+from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
 from insitu.maintenance import (
     append_member,
@@ -54,6 +55,7 @@ from insitu.model.description import Row, count_text, describe_html, describe_te
 from insitu.model.group import hint_for_names
 from insitu.open_options import OpenOptions, RunOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
+from insitu.reading.await_read import await_read
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.scanning.member import Member, Variable
@@ -111,6 +113,16 @@ class Archive:
     """The first of many files that has variables in its groups only, without its contents."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
     _tree: VirtualGroup | None = field(default=None, repr=False)
+    _scanning: Any = field(default_factory=fork_safe_rlock, repr=False)
+    """Of tasks that read at once, one scans and the others wait."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_scanning"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._scanning = fork_safe_rlock()
 
     def __repr__(self) -> str:
         return describe_text(*self._description())
@@ -259,7 +271,9 @@ class Archive:
                 raise VariableError(f"no group {path!r}", hint="Combined files have one group: open them with group=")
             whole = "/".join(part for part in ((self.job.scan.group or "").strip("/"), path) if part)
             job = replace(self.job, scan=replace(self.job.scan, group=whole or None)) if path else self.job
-            self._members[path] = self._scan_member(job)
+            with self._scanning:
+                if path not in self._members:
+                    self._members[path] = self._scan_member(job)
         return self._members[path]
 
     def _scan_member(self, job: Job) -> Member:
@@ -377,6 +391,26 @@ class Archive:
         array = self.array(path, decode=decode)
         context = ReadContext(path, self.job.scan.storage_options, cache=self.cache, tally=tally)
         return read_selection(array, selection, context, start=start, count=count, points=points, out=out)
+
+    async def read_async(
+        self,
+        path: str,
+        selection: Any = ...,
+        *,
+        start: Sequence[int] | None = None,
+        count: Sequence[int] | None = None,
+        points: Sequence[Any] | None = None,
+        decode: bool = True,
+        tally: ReadStatistics | None = None,
+    ) -> npt.NDArray[Any]:
+        """Read one hyperslab of a variable without blocking the event loop: see `read`.
+
+        Any number of tasks may read at once. A task that is cancelled ends its read: nothing more is
+        requested and decoded for it.
+        """
+        return await await_read(
+            self.read, path, selection, start=start, count=count, points=points, decode=decode, tally=tally
+        )
 
     def reduce(
         self,

@@ -37,6 +37,7 @@ from insitu.lazy_array.representation import format_html, format_line, format_te
 from insitu.model import normalise_axes
 from insitu.process_options import options
 from insitu.reading import read_points
+from insitu.reading.await_read import await_read
 
 __all__ = ["LazyArray"]
 
@@ -81,9 +82,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     async def async_get_duck_array(self) -> npt.NDArray[Any]:
         """Return the values: xarray asks for them in `load_async` only."""
-        import asyncio
-
-        return await asyncio.to_thread(self.read)
+        return await await_read(self.read)
 
     # Values.
 

@@ -4,6 +4,8 @@ To xarray a `LazyArray` is a duck array like any other. It has no attribute `chu
 would take it for a Dask array and refuse what it refuses of those. In these places that is not enough:
 
 - `load` keeps duck arrays as they are. Here virtual arrays are read, all of a dataset in one batch;
+- `load_async` awaits each variable on its own, also those of the engine. Here they are one batch on one
+  thread, which ends with the task that waits for it;
 - writing (`to_netcdf`, `to_zarr`) would load an array as a whole. Here it is written piece by piece;
 - `chunk` would read each block by itself. Here it gives the Dask arrays of `chunks=`;
 - rolling windows are handed to bottleneck or numbagg, groups to flox, where these are installed, which
@@ -38,7 +40,9 @@ from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.load_values import own_values_or_dask, to_dask
 from insitu.model.elementwise import UFUNCS
 from insitu.reading import ReadContext
+from insitu.reading.await_read import await_read
 from insitu.scanning.member import in_memory
+from insitu.xarray_bridge.backend_array import find_lazy_array
 from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 
 __all__ = ["HOOKS", "Hook", "install_hooks"]
@@ -56,6 +60,18 @@ def _read_before_loading(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, **kwargs)
 
     return load
+
+
+def _read_together_before_awaiting(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def load_async(self: Any, **kwargs: Any) -> Any:
+        virtual = [(variable, find_lazy_array(variable)) for variable in _variables_of(self)]
+        found = [(variable, array.node) for variable, array in virtual if array is not None]
+        values = await await_read(read_all, [node for _, node in found])
+        for (variable, _), read in zip(found, values, strict=True):
+            variable.data = read
+        return await original(self, **kwargs)
+
+    return load_async
 
 
 def _variables_of(data: Any) -> Iterable[Any]:
@@ -241,6 +257,7 @@ HOOKS = (
     Hook(("xarray.core.variable:Variable",), "load", _read_before_loading),
     Hook(("xarray.core.variable:Variable",), "_broadcast_indexes", _read_indexers),
     Hook(("xarray.core.dataset:Dataset",), "load", _read_before_loading),
+    Hook(("xarray.core.dataset:Dataset",), "load_async", _read_together_before_awaiting),
     Hook(("xarray.core.dataset:Dataset",), "_validate_indexers", _read_indexers_of_datasets),
     Hook(("xarray.core.datatree:DataTree",), "load", _read_before_loading),
     Hook(("xarray.backends.common:ArrayWriter",), "add", _write_virtual_arrays_in_pieces),
