@@ -28,7 +28,7 @@ from insitu.xarray_bridge.distributions import histogram, quantile
 from insitu.xarray_bridge.explain_dataset import DatasetExplanation, explain_dataset, explain_variable
 from insitu.xarray_bridge.grouped_accessor import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
-from insitu.xarray_bridge.template_dataset import call_method
+from insitu.xarray_bridge.template_dataset import call_method, dims_of_variable
 from insitu.xarray_bridge.weighted_accessor import Weighted
 
 if TYPE_CHECKING:
@@ -268,8 +268,8 @@ class InsituAccessor:
                 continue
             for method, values in _statistics(variable.variable, names, dim, how).items():
                 result[f"{name}_{method}"] = values
-        kept = {str(d) for variable in result.values() for d in variable.dims}
-        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept}
+        kept_dims = {str(d) for variable in result.values() for d in variable.dims}
+        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept_dims}
         return xarray.Dataset(result, coords=coords)
 
     def weighted(self, weights: xarray.DataArray) -> Weighted:
@@ -360,15 +360,14 @@ def _with_dims_and_attributes(
 def _statistics(
     variable: xarray.Variable, methods: Sequence[str], dim: Any, how: Mapping[str, Any]
 ) -> dict[str, xarray.Variable]:
-    dims = list(variable.dims) if dim is None else [dim] if isinstance(dim, str) else list(dim)
-    dims = [name for name in dims if name in variable.dims]
-    kept = tuple(name for name in variable.dims if name not in dims)
+    dims = dims_of_variable(dim, variable)
+    kept_dims = tuple(name for name in variable.dims if name not in dims)
     data = duck_array(variable)
     if data is not None and data.size and set(methods) <= set(_names_for_stats()):
         axes = tuple(variable.get_axis_num(name) for name in dims)
         if all(can_stream(data.dtype, method) for method in methods):
             found = reduce_lazy_array(data, ReductionQuery.of(methods, axes, **how))
-            return {method: xarray.Variable(kept, values) for method, values in found.items()}
+            return {method: xarray.Variable(kept_dims, values) for method, values in found.items()}
     options = {method: STATISTICS[method].options if method in STATISTICS else () for method in methods}
     return {
         method: call_method(variable, method, dims, {name: how[name] for name in options[method] if name in how})
