@@ -27,7 +27,7 @@ values stay the same, but more of them are in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, wraps
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from insitu.expressions.evaluate import read_all
 from insitu.forking import import_before_fork
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.load_values import own_values_or_dask, to_dask
+from insitu.lazy_array.windowing import roll_windows
 from insitu.model.elementwise import UFUNCS
 from insitu.reading import ReadContext
 from insitu.reading.await_read import await_read
@@ -50,12 +51,25 @@ __all__ = ["HOOKS", "Hook", "install_hooks"]
 
 FLOX_KEYWORDS = ("method", "engine", "reindex")
 """Of reductions of groups: in which way flox computes them."""
+ROLLING_KEYWORDS = frozenset(
+    {
+        *("array_agg_func", "bottleneck_move_func", "numbagg_move_func", "rolling_agg_func"),
+        *("keep_attrs", "fillna", "sliding_window_view_kwargs", "ddof"),
+    }
+)
+"""Of reductions of windows: what xarray gives, and what a user may give beside."""
 
 
 def _read_before_loading(original: Callable[..., Any]) -> Callable[..., Any]:
     def load(self: Any, **kwargs: Any) -> Any:
         virtual = [variable for variable in _variables_of(self) if isinstance(variable._data, LazyArray)]
-        for variable, values in zip(virtual, read_all([variable._data.node for variable in virtual]), strict=True):
+        waiting = []
+        for variable in virtual:
+            if variable._data.find_at_hand() is None:
+                waiting.append(variable)
+            else:
+                variable.data = variable._data.read()
+        for variable, values in zip(waiting, read_all([variable._data.node for variable in waiting]), strict=True):
             variable.data = values
         return original(self, **kwargs)
 
@@ -156,10 +170,31 @@ def _keep_group_arithmetic_virtual(original: Callable[..., Any]) -> Callable[...
 def _reduce_windows_without_libraries(original: Callable[..., Any]) -> Callable[..., Any]:
     def reduce_windows(self: Any, *args: Any, **kwargs: Any) -> Any:
         if has_virtual_array(self.obj):
+            found = _roll_virtual_array(self, kwargs)
+            if found is not None:
+                return found
             kwargs |= {name: None for name in ("bottleneck_move_func", "numbagg_move_func") if name in kwargs}
         return original(self, *args, **kwargs)
 
     return reduce_windows
+
+
+def _roll_virtual_array(rolling: Any, how: Mapping[str, Any]) -> Any:
+    """Return the statistic that xarray's `rolling` is asked for, in one step; None if it is not one of floating-point
+    values by the usual rules.
+    """
+    function = how.get("array_agg_func") or how.get("rolling_agg_func")
+    if set(how) - ROLLING_KEYWORDS or function is None:
+        return None
+    whole, axes = rolling.obj, rolling.obj.get_axis_num(rolling.dim)
+    lengths = dict(zip(axes, map(int, rolling.window), strict=True))
+    centered = [axis for axis, center in zip(axes, rolling.center, strict=True) if center]
+    method, ddof = function.__name__.removeprefix("_"), how.get("ddof", 0)
+    data = roll_windows(whole.variable._data, lengths, centered, method, rolling.min_periods, ddof)
+    if data is None:
+        return None
+    attributes = whole.attrs if how.get("keep_attrs") else {}
+    return type(whole)(data, whole.coords, whole.dims, whole.name, attributes)
 
 
 def _count_integers_once(original: Callable[..., Any]) -> Callable[..., Any]:
