@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +20,7 @@ from insitu.active.answer import answer_array
 from insitu.active.client import Active
 from insitu.active.placement import Servers
 from insitu.combining.cached_archive import CachedArchive
+from insitu.combining.failures import NoFilesError
 from insitu.combining.file_names import (
     absolute_path,
     expand_paths,
@@ -32,12 +32,9 @@ from insitu.combining.file_names import (
 )
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_journal import Journal
-from insitu.combining.scan_many import scan_many, thread_count
+from insitu.combining.scan_many import scan_many
 from insitu.combining.survey import Survey
-from insitu.engines.choose import engine_for
-from insitu.engines.engine_protocol import Engine
-from insitu.engines.executor import ExecutorEngine, ThisThread
-from insitu.errors import InsituError, UnsupportedError, VariableError
+from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
 from insitu.formats.variable_filter import select_variables
 from insitu.maintenance import (
     append_member,
@@ -61,7 +58,7 @@ from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
-from insitu.scanning.scan_member import Failure, Job, make_loader, scan_member, scan_tree
+from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
 from insitu.scanning.scan_url import can_be_collection, is_saved_tree, scan_stored
 from insitu.scanning.stored_view import stored_view, zarr_tree
 from insitu.sources.address import is_remote
@@ -70,15 +67,12 @@ from insitu.sources.redaction import redact_url
 if TYPE_CHECKING:
     import xarray
 
-    from insitu.combining.combine_on_engine import CombineFound
+    from insitu.combining.combine import CombineFound
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
 
 __all__ = ["Archive", "open_variable", "register_dataset_maker", "zarr_store_of"]
-
-ScannedFiles = Sequence[Member | Failure]
-
 
 VIEW_CACHE_BYTES = 128 << 20
 """Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same
@@ -114,7 +108,7 @@ class Archive:
     in_memory: tuple[Any, ...] = field(default=(), repr=False)
     """Sources in memory: they are found by name only while something refers to them."""
     only_groups: Member | None = field(default=None, repr=False)
-    """The first of many files that has groups."""
+    """The first of many files that has variables in its groups only, without its contents."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
     _tree: VirtualGroup | None = field(default=None, repr=False)
 
@@ -236,56 +230,24 @@ class Archive:
 
     def _combine_files(self, places: Sequence[Any], combine_found: CombineFound | None, run: RunOptions) -> None:
         """Scan the files and combine them, or take the result from the scan cache."""
-        parallel = run.parallel
-        engine = None if isinstance(parallel, int) else engine_for(parallel, "parallel", ", a number")
-        if engine is not None:
-            self._combine_on_engine(engine, places, combine_found, run)
-            return
-        if run.resume:
-            count = thread_count(self.urls, parallel)
-            with ThreadPoolExecutor(count) if count > 1 else ThisThread() as executor:
-                self._combine_on_engine(ExecutorEngine(executor), places, combine_found, run)
-            return
-        job, load, known = self.job, make_loader(self.job.scan.storage_options), None
-        if parallel is None and combine_found is None:
+        job, known = self.job, None
+        if run.parallel is None and not run.resume and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
-        cached = None if known is None else known.find(job, load)
+        cached = None if known is None else known.find(job, make_loader(job.scan.storage_options))
         if cached is not None:
             self._members[""] = cached
             self.survey = lambda: Survey.of(scan_many(self.urls, job), cached)
             return
-        check = None if combine_found is not None else self.recipe.type_check()
+        # Imports xarray and pandas, which what is cached does not need.
+        from insitu.combining.combine import combine
+
         with known.recorder.recording() if known is not None else nullcontext():
-            found = scan_many(self.urls, job, parallel=parallel, progress=run.progress, check=check)
-        if combine_found is None:
-            member = self.recipe.combine_found(found, places, self.urls, load, job.scan.errors)
-        else:
-            member = combine_found(found, places, self.urls)
-        if known is not None and not _has_failures(found):
-            known.keep(member)
-        self._take(member, Survey.of(found, member), found)
-
-    def _combine_on_engine(
-        self, engine: Engine, places: Sequence[Any], combine_found: CombineFound | None, run: RunOptions
-    ) -> None:
-        # Imports xarray and pandas, which one file does not need.
-        from insitu.combining.combine_on_engine import choose_journal, combine_on_engine
-
-        is_callers = isinstance(run.resume, Journal)
-        journal = run.resume if is_callers else choose_journal(run.resume, self.urls, self.recipe)
-        combined = combine_on_engine(
-            self.urls, places, self.job, self.recipe, engine,
-            journal=journal, progress=run.progress, combine_found=combine_found,
-        )  # fmt: skip
-        self._take(combined.member, combined.survey, combined.found)
-        if journal is not None and not is_callers:
-            journal.done()
-
-    def _take(self, member: Member, survey: Survey, found: ScannedFiles) -> None:
-        """Keep what the files make together."""
-        self._members[""] = member
-        self.survey = survey
-        self.only_groups = next((item for item in found if isinstance(item, Member) and item.groups), None)
+            combined = combine(self.urls, places, job, self.recipe, run, combine_found=combine_found)
+        if known is not None and not combined.survey.left_out:
+            known.keep(combined.member)
+        self._members[""] = combined.member
+        self.survey = combined.survey
+        self.only_groups = combined.files.only_groups()
 
     # -- what it holds
 
@@ -339,7 +301,8 @@ class Archive:
         if variables is None:
             return self.tree
         if self.location is None:
-            return select_variables(self.tree, variables, url=f"{len(self.urls)} files")
+            with error_context(url=f"{len(self.urls)} files"):
+                return select_variables(self.tree, variables)
         groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
         by_group: dict[str, list[str]] = {}
         for path in variables:
@@ -486,13 +449,12 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
-        new, there = known_files(target, [url for _, url in iter_positions(given)], dim, options)
+        new, skipped = known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
-            return empty_append_report(target, dim, there)
+            return empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
-            new, there = given, []  # a grid of files stays whole: the steps that are new are found below
+            new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
         recipe = saved_recipe(target, options) or Recipe()
-        from insitu.combining.combine_files import NoFilesError  # imports xarray and pandas
 
         try:
             opening = recipe.for_more_files(
@@ -500,11 +462,11 @@ class Archive:
             )
             files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
-            return replace(empty_append_report(target, dim, there), left_out=problem.left_out)
+            return replace(empty_append_report(target, dim, skipped), left_out=problem.left_out)
         done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
         self._forget()
         left_out = files.survey.left_out if isinstance(files.survey, Survey) else {}  # else none failed
-        return replace(done, skipped=(*there, *done.skipped), left_out=left_out)
+        return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
 
     def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
         """Take files out of the saved archive; return their URLs.
@@ -581,10 +543,6 @@ _dataset_makers: list[Callable[..., xarray.Dataset]] = []
 def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
     """Let a layer above say how an archive becomes a dataset."""
     _dataset_makers.append(make)
-
-
-def _has_failures(found: ScannedFiles) -> bool:
-    return any(isinstance(item, Failure) for item in found)
 
 
 def open_variable(url: Any, path: str, **options: Any) -> tuple[Archive, str]:

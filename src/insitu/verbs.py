@@ -271,5 +271,5 @@ def zarr_store(
 
     how: dict[str, Any] = {"zarr_format": zarr_format, "compression": compression, "portable": portable}
     if isinstance(url, VirtualGroup):
-        return zarr_store_of(subtree(url, group, url="this archive"), storage_options=storage_options, **how)
+        return zarr_store_of(subtree(url, group), storage_options=storage_options, **how)
     return Archive.open(url, group=group, errors="warn", storage_options=storage_options).zarr_store(**how)

@@ -1,4 +1,7 @@
-"""`insitu info --html`: one file that shows everything and loads nothing, and in which texts stay texts."""
+"""`insitu info --html`: one file that shows everything and loads nothing, and in which texts stay texts.
+
+Modules: cli/screen.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups of rows: what NumPy gives group by group, from values, side by side or scattered."""
+"""Groups of rows: what NumPy gives group by group, from values, side by side or scattered.
+
+Modules: reducing/grouped_statistics.py, reducing/query.py, reducing/reduce_expression.py
+"""
 
 from __future__ import annotations
 

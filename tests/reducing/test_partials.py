@@ -1,5 +1,8 @@
 """Partials: any way to cut the data and to put the pieces together again gives the same answer;
 they travel as plain arrays.
+
+Modules: reducing/block_facts.py, reducing/extremes.py, reducing/partial_fields.py, reducing/reductions.py,
+reducing/sums.py
 """
 
 from __future__ import annotations

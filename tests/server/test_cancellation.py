@@ -1,5 +1,7 @@
 """A deadline stops the work of a request, not only its answer; and what failed or is over leaves
 nothing behind.
+
+Modules: server/keyed_locks.py, server/scanned_archives.py
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Credentials of one client never serve another, by any route and out of any cache; those of the
 operator serve nobody.
+
+Modules: server/client_source_pools.py
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ def test_behind_the_server_no_cookie_is_sent_and_no_login_but_the_clients(site: 
             _v2(running, site, how, headers)
     seen = site.handler.seen  # type: ignore[attr-defined]
     assert {cookie for _, _, cookie in seen} == {None}
-    assert {said for _, said, _ in seen} == {None, ANN["Authorization"], BOB["Authorization"]}
+    assert {message for _, message, _ in seen} == {None, ANN["Authorization"], BOB["Authorization"]}
 
 
 def test_a_name_that_is_empty_is_refused() -> None:

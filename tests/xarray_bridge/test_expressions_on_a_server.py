@@ -124,8 +124,8 @@ EVERYDAY: dict[str, Any] = {
 def test_everyday_formulas_move_their_result_only(path: Path, near: Server, name: str) -> None:
     formula = EVERYDAY[name]
     traffic = client_for(near.url).traffic
-    with xr.open_dataset(path) as theirs:
-        expected = formula(theirs.load())
+    with xr.open_dataset(path) as reference:
+        expected = formula(reference.load())
     with insitu.open_dataset(path, active=near.url, active_required=True) as ds, insitu.trace() as cost:
         start = traffic.received
         found = formula(ds).load()

@@ -12,11 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from insitu.codecs.buffer_spec import Data, DecodeFunction, Octets
+from insitu.codecs.buffer_spec import BufferSpec, Data, DecodeFunction, DecodeStep, Octets
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import delay_forks, import_before_fork
 
-__all__ = ["decode_growing", "decode_into_buffer", "find_function", "isolation", "require_function"]
+__all__ = [
+    "decode_growing",
+    "decode_into_buffer",
+    "decode_streams",
+    "find_function",
+    "isolation",
+    "library_step",
+    "require_function",
+]
 
 Function = Callable[..., Any]
 
@@ -124,3 +132,41 @@ def decode_into_buffer(decode: Function, limit: int) -> DecodeFunction:
         return out if len(filled) == limit else filled
 
     return run
+
+
+def library_step(codec: str, function: str, form: BufferSpec) -> DecodeStep:
+    """Return the step of a compressor that is a function of imagecodecs and nothing else."""
+    run = decode_into_buffer(require_function(codec, ("imagecodecs", function)), form.limit)
+    return DecodeStep(codec, run, form.compressor_output(), fills=form.exact, uses_library=True)
+
+
+def decode_streams(
+    make: Callable[[], Any], data: Data, limit: int, follows: Callable[[bytes], bool], *, marked: bool = True
+) -> bytes:
+    """Return what streams that lie one behind the other decode to: at most `limit` bytes.
+
+    Parameters
+    ----------
+    make
+        Returns the decoder of one stream.
+    data
+        The first stream, and what lies behind it.
+    limit
+        Most bytes.
+    follows
+        Returns whether bytes behind a stream are another one.
+    marked
+        Whether a stream has a mark at its end.
+    """
+    parts: list[bytes] = []
+    room, rest = limit + 1, data
+    while True:
+        stream = make()
+        parts.append(stream.decompress(rest, room))
+        room -= len(parts[-1])
+        if room <= 0:
+            raise CodecError(f"the data decodes to more than the {limit} bytes declared")
+        if marked and not stream.eof:
+            raise CodecError("the compressed data is truncated")
+        if not stream.eof or not follows(rest := stream.unused_data):
+            return parts[0] if len(parts) == 1 else b"".join(parts)

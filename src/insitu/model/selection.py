@@ -135,11 +135,6 @@ class Selection:
         every = zip(self.selectors, self.shape, strict=True)
         return all(isinstance(s, Stride) and s == (0, 1, length) for s, length in every)
 
-    @property
-    def is_basic(self) -> bool:
-        """Whether there are only integers and slices."""
-        return not any(isinstance(s, np.ndarray) for s in self.selectors)
-
     def select_box(self, box: Sequence[slice]) -> Selection:
         """Return the selection of a box of what is selected.
 

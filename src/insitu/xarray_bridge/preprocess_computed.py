@@ -17,8 +17,8 @@ import xarray
 
 from insitu.cf.casting import cast_values, to_date_objects
 from insitu.combining.arrange import NamedDims, arrange_by_lists, arrange_by_names
-from insitu.combining.combine_files import drop_failures
 from insitu.combining.combine_rules import CombineRules
+from insitu.combining.failures import drop_failures
 from insitu.errors import CombineError, InsituError
 from insitu.expressions.nodes import (
     Broadcast,

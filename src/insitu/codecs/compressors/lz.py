@@ -11,7 +11,7 @@ import struct
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
-from insitu.codecs.libraries import Function, decode_growing, decode_into_buffer, find_function, require_function
+from insitu.codecs.libraries import Function, decode_growing, find_function, library_step, require_function
 from insitu.errors import CodecError
 
 __all__ = ["brotli", "decode_blocks", "hdf5_lz4", "lz4", "lz4_frame", "lzf", "snappy"]
@@ -119,26 +119,14 @@ def decode_blocks(decode: Function, view: memoryview, offset: int, room: Octets,
 
 def lzf(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for LZF, h5py's filter 32000."""
-    return DecodeStep(
-        "lzf",
-        decode_into_buffer(require_function("lzf", ("imagecodecs", "lzf_decode")), form.limit),
-        form.compressor_output(),
-        fills=form.exact,
-        uses_library=True,
-    )
+    return library_step("lzf", "lzf_decode", form)
 
 
 def snappy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a bare Snappy block."""
-    decode = require_function("snappy", ("imagecodecs", "snappy_decode"))
-    return DecodeStep(
-        "snappy", decode_into_buffer(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
-    )
+    return library_step("snappy", "snappy_decode", form)
 
 
 def brotli(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a Brotli stream."""
-    decode = require_function("brotli", ("imagecodecs", "brotli_decode"))
-    return DecodeStep(
-        "brotli", decode_into_buffer(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
-    )
+    return library_step("brotli", "brotli_decode", form)

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from insitu.cancellation import current_deadline
-from insitu.sources.threads import renew_after_fork
+from insitu.forking import renew_after_fork
 
 __all__ = ["RequestDeadline", "cut_cancelled_requests", "watch_connection"]
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import netrc
 import os
-import threading
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import lru_cache
@@ -27,8 +26,8 @@ from urllib.request import Request
 
 import urllib3
 
+from insitu.forking import fork_safe_lock
 from insitu.lru import LruCache
-from insitu.sources.threads import renew_after_fork
 
 __all__ = ["Cookies", "basic_auth_header", "cookies_for", "credential_scope", "netrc_login"]
 
@@ -81,12 +80,7 @@ class Cookies:
     def __init__(self) -> None:
         self._jar = CookieJar()
         self._has_cookies = False
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def header(self, url: str) -> str | None:
         """Return the `Cookie` header for `url`."""
