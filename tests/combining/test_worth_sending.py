@@ -1,4 +1,7 @@
-"""What is small stays here: files are sent to an engine if that is worth it, and for no other reason."""
+"""What is small stays here: files are sent to an engine if that is worth it, and for no other reason.
+
+Modules: engines/worth_sending.py
+"""
 
 from __future__ import annotations
 
