@@ -1,4 +1,7 @@
-"""Values that were read stay for the next use, are never changed by a user, and are released."""
+"""Values that were read stay for the next use, are never changed by a user, and are released.
+
+Modules: lazy_array/at_once.py
+"""
 
 from __future__ import annotations
 
