@@ -23,6 +23,7 @@ import insitu
 from insitu import forking
 from insitu.active import transport
 from insitu.codecs import libraries
+from insitu.forking import cached_property
 from insitu.formats.grib.codecs import eccodes_library
 from insitu.lru import LruCache
 from insitu.reading import thread_pools as reading_pool
@@ -201,6 +202,44 @@ def test_a_fork_inside_of_a_decode() -> None:
     assert cache.get("key", forks).tolist() == [0, 0]
 
 
+def test_a_property_that_another_thread_computes() -> None:
+    """functools.cached_property of Python 3.11 has one lock for all objects."""
+    begun, go = threading.Event(), threading.Event()
+
+    class Plan:
+        def __init__(self, is_slow: bool) -> None:
+            self.is_slow = is_slow
+
+        @cached_property
+        def size(self) -> int:
+            if self.is_slow:
+                begun.set()
+                go.wait(PATIENCE)
+            return 3
+
+    slow = Plan(True)
+    thread = threading.Thread(target=lambda: slow.size)
+    thread.start()
+    assert begun.wait(PATIENCE)
+
+    def work() -> None:
+        assert Plan(False).size == 3
+
+    try:
+        in_child(work)
+    finally:
+        go.set()
+        thread.join()
+    assert slow.size == 3
+
+
+def test_no_property_has_a_lock() -> None:
+    """The package takes the one that has none."""
+    source = Path(insitu.__file__).parent
+    found = [path for path in source.rglob("*.py") if "functools import cached_property" in path.read_text("utf-8")]
+    assert found == [source / "forking.py"]
+
+
 def test_a_read_in_a_child_while_others_read(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     values = np.random.default_rng(0).random((40, 500))
@@ -273,7 +312,7 @@ def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
 
 
 def test_a_fork_does_not_wait_for_ever(slow_library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forking, "_PATIENCE", 0.1)
+    monkeypatch.setattr(forking, "_IMPORT_SECONDS", 0.1)
     thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)

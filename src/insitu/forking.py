@@ -1,4 +1,4 @@
-"""Locks, state and imports that survive `fork`.
+"""Locks, state, imports and cached properties that survive `fork`.
 
 A forked child has one thread, and inherits the locks of all others as they were: a lock that
 another thread held at that moment stays locked for ever. Locks made here are open in a child;
@@ -10,14 +10,47 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = ["delay_forks", "fork_safe_lock", "fork_safe_rlock", "import_before_fork", "renew_after_fork"]
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    from functools import cached_property
+else:
+
+    class cached_property:  # noqa: N801
+        """`functools.cached_property` without its lock.
+
+        That of Python 3.11 has one lock for all objects of a class: threads wait for each other, and a child that was
+        forked while one of them held it never got the value.
+        """
+
+        def __init__(self, compute: Callable[[Any], Any]) -> None:
+            self.compute = compute
+            self.__doc__ = compute.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            found = instance.__dict__[self.name] = self.compute(instance)
+            return found
+
+
+__all__ = [
+    "cached_property",
+    "delay_forks",
+    "fork_safe_lock",
+    "fork_safe_rlock",
+    "import_before_fork",
+    "renew_after_fork",
+]
 
 _IMPORT_SECONDS = 30.0
 """Seconds that a fork waits for an import that is under way in another thread; large libraries take

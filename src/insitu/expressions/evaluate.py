@@ -162,8 +162,8 @@ def _is_worth_reading_whole(root: Expression, nbytes: int, cache: ValueCache) ->
     """Return whether a small array is to be read whole, of which a part is used.
 
     What was derived is often gone after its use (the windows of a rolling mean, one step after the
-    other; the groups of a resampling), but the array that it was derived from is used again. So it is read whole once its parts
-    had a quarter of its bytes: that costs at most four times of what they did.
+    other; the groups of a resampling), but the array that it was derived from is used again. So it is read whole once
+    its parts had a quarter of its bytes: that costs at most four times of what they did.
     """
     if root.nbytes > ROOT_BYTES or root.context.values is None or not cache.can_keep(root.nbytes):
         return False

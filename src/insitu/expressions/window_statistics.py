@@ -11,11 +11,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from insitu.forking import cached_property
 
 __all__ = ["METHODS", "Slices", "Window", "reduce_slices"]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from insitu.cancellation import check_deadline
 from insitu.codecs import Decoder, prepare
 from insitu.errors import CodecError
+from insitu.forking import cached_property
 from insitu.model import (
     IDENTITY,
     INLINE,

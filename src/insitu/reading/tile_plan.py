@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.forking import cached_property
 from insitu.model import ChunkLocations, Packing
 from insitu.reading.select_cells import AxisSelection, Slices, TileSelection
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs.libraries import find_function
+from insitu.forking import cached_property
 
 __all__ = ["Array", "ValueBlock", "accumulator_dtype", "find_missing", "reduced_shape", "replace_masked"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from insitu.codecs.linked_libraries import decompress_texts
 from insitu.errors import FormatError
+from insitu.forking import cached_property
 
 __all__ = ["ArrayReferences", "ManifestRows", "object_id", "open_manifest"]
 
