@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.foreign_files import identify_foreign_file
 from insitu.formats.parsing.read_cache import ReadCache
-from insitu.formats.registry import installed_formats, load_format
+from insitu.formats.registry import FORMATS, installed_formats, iter_formats, load_format
 from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
@@ -75,10 +75,11 @@ def scan_format(
 
 def scan_window(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Do what `scan_format` does, for a file whose first bytes have been read."""
-    formats, format = installed_formats(), request.format
-    if format is not None and format not in formats:
-        raise ValueError(f"no format {format!r}; there are: {', '.join(formats)}")
-    for row in formats.values() if format is None else (formats[format],):
+    format = request.format
+    known = FORMATS if format is None or format in FORMATS else installed_formats()
+    if format is not None and format not in known:
+        raise ValueError(f"no format {format!r}; there are: {', '.join(known)}")
+    for row in iter_formats() if format is None else (known[format],):
         if format is None and not row.signature.match(window.head):
             continue
         try:
@@ -101,7 +102,7 @@ def scan_window(window: ReadCache, request: ScanRequest) -> VirtualGroup:
         url=window.url,
         offset=0,
         structure="signature",
-        hint=foreign[1] if foreign else f"Supported formats: {', '.join(formats)}",
+        hint=foreign[1] if foreign else f"Supported formats: {', '.join(installed_formats())}",
     )
 
 
