@@ -87,6 +87,7 @@ def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str],
 
     So a program waits only for what it uses, and a function that imports a name from the package when
     it is called may run in a thread: forks wait for the import. Later uses find the name in the package.
+    Modules of insitu take such a name only in functions: `tests/test_layout.py` says why.
 
     Parameters
     ----------

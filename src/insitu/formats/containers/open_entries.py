@@ -11,8 +11,8 @@ from insitu.formats.containers.entry_list import list_entries
 from insitu.formats.containers.entry_urls import EntryUrl, entry_path, parse_entry_url
 from insitu.formats.containers.scan import ScopedArchive
 from insitu.formats.containers.zarr_folders import find_store_roots
-from insitu.sources import ByteSource, expand_urls, open_source
-from insitu.sources.globs import is_glob
+from insitu.sources import ByteSource, open_source
+from insitu.sources.globs import expand_urls, is_glob
 from insitu.sources.redaction import redact_url
 
 __all__ = ["expand_entries", "open_entry"]
