@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(addpre
 # Work stealing gives each worker whole modules at first, so that their fixtures are made once.
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
-.PHONY: setup demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz random-programs clean clients hdf4 page pictures wheel
+.PHONY: setup asan demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz random-programs clean clients hdf4 page pictures wheel
 
 setup: $(VENV)/ready
 
@@ -105,6 +105,16 @@ bench:
 # Change bytes of HDF5 files and see that the scanner reads right or says no: MINUTES=10 make fuzz
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz_hdf5.py --beside-h5py --minutes $(or $(MINUTES),1)
+
+# The same, and the tests of formats and of the C extensions, with extensions that notice every access beyond their memory: MINUTES=10 make asan
+asan: setup
+	INSITU_SANITIZE=1 $(BIN)/python setup.py -q build --build-base build/asan --build-lib build/asan/lib
+	$(SANITIZED) $(BIN)/python tests/fuzz/fuzz_hdf5.py --unbounded --minutes $(or $(MINUTES),1)
+	$(SANITIZED) $(BIN)/python -m pytest -q -p no:cacheprovider tests/formats/hdf5 tests/codecs tests/sources tests/test_gil.py -m "not (servers or corpus or peers or browser)"
+
+# PYTHONMALLOC: what lies in Python's own pools is nobody's.
+SANITIZED = PYTHONPATH=$(CURDIR)/build/asan/lib PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/fuzz/asan_suppressions.txt \
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)"
 
 # Random programs of xarray and NumPy on random archives, compared with the same on values in memory: MINUTES=60 make random-programs
 random-programs: setup

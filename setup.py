@@ -26,6 +26,9 @@ LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")
 WINDOWS = os.name == "nt"
 REQUIRED = os.environ.get("INSITU_REQUIRE_EXTENSIONS") == "1"
 NATIVE = Path("native_sources")
+SANITIZED = os.environ.get("INSITU_SANITIZE") == "1"
+"""Whether to build with AddressSanitizer and UndefinedBehaviorSanitizer (`make asan`)."""
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-O1", "-g"]
 LIBRARIES = {"zstd": "libzstd", "libdeflate": "libdeflate"}
 """Folder of the sources, and the name that pkg-config knows."""
 
@@ -38,8 +41,11 @@ def extension(name: str, *others: str) -> Extension:
         sources=[str(folder / f"{stem}.c") for stem in (name.split(".")[-1], *others)],
         define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED else [],
         py_limited_api=LIMITED,
-        depends=["src/insitu/_extension_module.h"],
-        extra_compile_args=["/O2"] if WINDOWS else ["-O3", "-g0", "-fvisibility=hidden"],
+        depends=["src/insitu/_extension_module.h", *map(str, folder.glob("*.h"))],
+        extra_compile_args=["/O2"]
+        if WINDOWS
+        else [*(SANITIZERS if SANITIZED else ["-O3", "-g0"]), "-fvisibility=hidden"],
+        extra_link_args=SANITIZERS[:1] if SANITIZED else [],
         optional=not REQUIRED,
     )
 
@@ -102,7 +108,7 @@ class BuildExtensions(build_ext):
 setup(
     ext_modules=[
         link(extension("codecs._kernels", "_decompressors")),
-        extension("formats.hdf5.structures._metadata"),
+        extension("formats.hdf5.structures._metadata", "_objects"),
         extension("sources._scatter"),
     ],
     cmdclass={"build_ext": BuildExtensions},

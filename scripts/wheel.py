@@ -108,6 +108,7 @@ def check_source(path: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"setup.py", "pyproject.toml", "README.md", *LICENCES}
     wanted |= {"src/insitu/_extension_module.h", "src/insitu/codecs/_decompressors.h"}
+    wanted |= {f"src/insitu/formats/hdf5/structures/_objects.{end}" for end in ("c", "h")}
     wanted |= {f"src/{name}.c" for name in EXTENSIONS} | {"src/insitu/codecs/exports.map"}
     wanted |= {f"native_sources/{name}" for name in ("zstd/zstd.h", "libdeflate/libdeflate.h", native_sources.STAMP)}
     expect(wanted <= names, f"{path.name} lacks {', '.join(sorted(wanted - names))}")

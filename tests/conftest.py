@@ -19,6 +19,7 @@ pytest_plugins = ["plugins.markers", "plugins.quick", "plugins.absent", "plugins
 
 settings.register_profile("default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
+settings.register_profile("few", parent=settings.get_profile("default"), max_examples=10)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 leave_libraries_out()
 os.environ.setdefault("INSITU_SCAN_CACHE", "off")  # tests of the cache name a folder of their own

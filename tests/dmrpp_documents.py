@@ -81,13 +81,13 @@ def _variable(name: str, array: VirtualArray, path: str) -> str:
             rows.append(f'<dmrpp:chunk offset="{state.offset}" nBytes="{state.length}"{place}{mask}/>')
     filters = " ".join(FILTERS[codec.name] for codec in encoding.codecs[len(own) :])
     levels = " ".join(str(codec.configuration["level"]) for codec in encoding.codecs if "level" in codec.configuration)
-    said = f' compressionType="{filters}" deflateLevel="{levels}"' if filters else ""
+    compression = f' compressionType="{filters}" deflateLevel="{levels}"' if filters else ""
     order = "BE" if array.dtype.str[0] == ">" else "LE"
     fill = "" if kind == "String" else f' fillValue="{encoding.fill_value()}"'
     shape = (
         "" if sizes is None else f"<dmrpp:chunkDimensionSizes>{' '.join(map(str, sizes))}</dmrpp:chunkDimensionSizes>"
     )
-    chunks = inline or f'<dmrpp:chunks{said}{fill} byteOrder="{order}">{shape}{"".join(rows)}</dmrpp:chunks>'
+    chunks = inline or f'<dmrpp:chunks{compression}{fill} byteOrder="{order}">{shape}{"".join(rows)}</dmrpp:chunks>'
     return f"<{kind} name={quoteattr(name)}>{dims}{_attributes(array.attributes)}{extra}{chunks}</{kind}>"
 
 

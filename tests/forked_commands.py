@@ -151,8 +151,8 @@ def run_command(
 
 
 def _changes_interpreter(variables: Mapping[str, str]) -> bool:
-    ours = {name: value for name, value in os.environ.items() if name.startswith(INTERPRETER)}
-    return ours != {name: value for name, value in variables.items() if name.startswith(INTERPRETER)}
+    own = {name: value for name, value in os.environ.items() if name.startswith(INTERPRETER)}
+    return own != {name: value for name, value in variables.items() if name.startswith(INTERPRETER)}
 
 
 @functools.cache

@@ -36,6 +36,6 @@ def parameters(*kinds: str, without: frozenset[str] | set[str] = frozenset()) ->
     """Return the files of these kinds as parameters of a test, those of the corpus marked;
     `without` are names to leave out.
     """
-    ours = [pytest.param(path, id=f"files-{path.name}") for kind in kinds for path in list_files(FILES / kind)]
-    theirs = [pytest.param(path, id=path.name, marks=pytest.mark.corpus) for path in corpus_files(*kinds)]
-    return [parameter for parameter in [*ours, *theirs] if parameter.values[0].name not in without]
+    actual = [pytest.param(path, id=f"files-{path.name}") for kind in kinds for path in list_files(FILES / kind)]
+    expected = [pytest.param(path, id=path.name, marks=pytest.mark.corpus) for path in corpus_files(*kinds)]
+    return [parameter for parameter in [*actual, *expected] if parameter.values[0].name not in without]

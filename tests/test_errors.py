@@ -41,7 +41,7 @@ def test_kinds_are_distinct() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "builtin"),
+    ("error", "builtin"),
     [
         (errors.FormatError, ValueError),
         (errors.UnsupportedError, NotImplementedError),
@@ -58,5 +58,5 @@ def test_kinds_are_distinct() -> None:
         (errors.ModelError, ValueError),
     ],
 )
-def test_errors_are_the_natural_builtins_too(ours: type, builtin: type) -> None:
-    assert issubclass(ours, builtin)
+def test_errors_are_the_natural_builtins_too(error: type, builtin: type) -> None:
+    assert issubclass(error, builtin)

@@ -37,14 +37,14 @@ def _imported_modules(code: str) -> tuple[set[str], set[str]]:
     ask = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", f"{code}\n{ask}"], capture_output=True, text=True, check=True)
     modules = set(json.loads(done.stdout.splitlines()[-1]))
-    ours = {name for name in modules if name == "insitu" or name.startswith("insitu.")}
-    return modules - ours - {"json"}, ours
+    actual = {name for name in modules if name == "insitu" or name.startswith("insitu.")}
+    return modules - actual - {"json"}, actual
 
 
 def _imported(code: str) -> tuple[set[str], set[str]]:
     """Return the heavy packages and the packages of formats that a program imports."""
-    others, ours = _imported_modules(code)
-    formats = {".".join(name.split(".")[:3]) for name in ours if name.startswith("insitu.formats.")}
+    others, actual = _imported_modules(code)
+    formats = {".".join(name.split(".")[:3]) for name in actual if name.startswith("insitu.formats.")}
     return {name for name in others if name in HEAVY}, formats
 
 
@@ -156,8 +156,8 @@ def test_opening_a_file(file: Path, engine: bool) -> None:
 
 def test_opening_functions_import_no_module_that_opens() -> None:
     """`from insitu import open_mfdataset` costs less than a tenth of `import xarray`."""
-    _, ours = _imported_modules("from insitu import open_dataset, open_datatree, open_mfdataset")
-    assert ours == {
+    _, actual = _imported_modules("from insitu import open_dataset, open_datatree, open_mfdataset")
+    assert actual == {
         "insitu", "insitu.errors", "insitu.forking", "insitu.open_options", "insitu.xarray_bridge",
         "insitu.xarray_bridge.engine_keywords", "insitu.xarray_bridge.open_functions",
     }  # fmt: skip
@@ -167,9 +167,9 @@ def test_engine_imports_no_module_that_opens() -> None:
     """xarray imports every engine when it looks for one that opens a file."""
     code = "import xarray; from insitu.xarray_bridge.engine import InsituBackendEntrypoint"
     before, _ = _imported_modules("import xarray")
-    found, ours = _imported_modules(code)
+    found, actual = _imported_modules(code)
     assert found == before
-    assert not {name for name in ours if name.startswith(("insitu.archive", "insitu.model", "insitu.lazy_array"))}
+    assert not {name for name in actual if name.startswith(("insitu.archive", "insitu.model", "insitu.lazy_array"))}
 
 
 @pytest.mark.parametrize("verb", VERBS)

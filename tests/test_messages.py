@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+
+from script_modules import load_script
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -17,18 +18,9 @@ RIDDLES = [
 """Phrases of which a reader cannot tell what is wrong or what to do."""
 
 
-def _script():  # type: ignore[no-untyped-def]
-    spec = importlib.util.spec_from_file_location("messages", ROOT / "scripts" / "messages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def messages() -> list[str]:
-    return [line for line in _script().list_messages().splitlines() if line and not line.startswith("##")]
+    return [line for line in load_script("messages").list_messages().splitlines() if line and not line.startswith("##")]
 
 
 def test_messages_are_found(messages: list[str]) -> None:

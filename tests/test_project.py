@@ -1,4 +1,7 @@
-"""Do the files around the code agree with it: workflows, Makefile, metadata, citation, changelog?"""
+"""Do the files around the code agree with it: workflows, Makefile, metadata, citation, changelog?
+
+Modules: cli/versions.py
+"""
 
 from __future__ import annotations
 

@@ -5,10 +5,11 @@ complete, an end that says what is missing?
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,10 @@ from waiting import LONG
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = sorted((ROOT / "constraints").glob("python*.txt"))
+SOURCES = ROOT / "src" / "insitu"
+TESTS = ROOT / "tests"
+MODULES = re.compile(r"^Modules: ([^\"]+)", re.MULTILINE)
+"""The end of a docstring that names modules which the file's own name does not."""
 EXTRAS = ("test", "check", "demo", "codecs", "dask", "fits", "grib", "icechunk", "serve", "tiff", "zarr")
 
 
@@ -66,6 +71,41 @@ def _exists(name: str) -> bool:
     path, _, test = name.partition("::")
     place = ROOT / "tests" / path
     return place.exists() and (not test or f"def {test}" in place.read_text(encoding="utf-8"))
+
+
+def _modules() -> list[str]:
+    paths = (path.relative_to(SOURCES).as_posix() for path in SOURCES.rglob("*.py"))
+    return sorted(path for path in paths if not path.endswith(("__init__.py", "__main__.py")))
+
+
+def _is_named_after(test: PurePosixPath, module: PurePosixPath) -> bool:
+    """Whether a file of tests, in the folder of a package, has the name of a module there or of a package within, alone
+    or before a topic.
+    """
+    if test.parent not in module.parents or (test.parent == PurePosixPath(".")) != (
+        module.parent == PurePosixPath(".")
+    ):
+        return False
+    within = module.relative_to(test.parent).with_suffix("").parts
+    return any(test.stem == f"test_{name}" or test.stem.startswith(f"test_{name}_") for name in within)
+
+
+def _listed(test: Path) -> set[str]:
+    """The modules that a file of tests names in its docstring."""
+    found = MODULES.search(test.read_text(encoding="utf-8"))
+    return {name.strip().removesuffix(".py") + ".py" for name in found[1].rstrip(". \n").split(",")} if found else set()
+
+
+def test_the_tests_of_a_module_are_found_by_its_name() -> None:
+    """`reading/plan.py`: `tests/reading/test_plan*.py`, or what `grep -rl reading/plan.py tests` finds."""
+    tests = [PurePosixPath(path.relative_to(TESTS).as_posix()) for path in TESTS.rglob("test_*.py")]
+    listed = {name for path in TESTS.rglob("test_*.py") for name in _listed(path)}
+    modules = _modules()
+    assert sorted(listed.difference(modules)) == []
+    assert [
+        name for name in modules
+        if name not in listed and not any(_is_named_after(test, PurePosixPath(name)) for test in tests)
+    ] == []  # fmt: skip
 
 
 def test_a_module_that_is_skipped_as_a_whole_is_named() -> None:

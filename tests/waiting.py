@@ -18,10 +18,10 @@ LONG = 900.0
 """Seconds."""
 
 
-def wait_until(condition: Callable[[], T], what: str = "it did not happen") -> T:
-    """Wait until a condition holds, and return what it gave."""
+def wait_until(condition: Callable[[], T], what: str = "it did not happen", every: float = 0.05) -> T:
+    """Wait until a condition holds, and return what it gave. It is looked at every so many seconds."""
     until = time.monotonic() + LONG
     while not (found := condition()):
         assert time.monotonic() < until, what
-        time.sleep(0.05)
+        time.sleep(every)
     return found

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from pictures import draw_map, draw_mosaic
 from rich.rule import Rule
 from rich.table import Table
 from sample_archive import YEAR, land, make_archive
@@ -33,6 +32,7 @@ from insitu import open_dataset, open_mfdataset, scan
 from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stdout
 from insitu.errors import InsituError, UnsupportedError
 from insitu.sources import trace
+from pictures import draw_map, draw_mosaic
 from server import run_server
 
 TARGETS = ("archive.insitu", "rain.json", "rain.parq", "rain.parquet", "rain.icechunk")

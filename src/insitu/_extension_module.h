@@ -31,6 +31,16 @@ static PyModuleDef_Slot module_slots[] = {
 /* A row of `methods`: a function of the vectorcall convention, by its C name without "py_". */
 #define FASTCALL(name, doc) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, doc}
 
+/* Let other threads run now and then in a loop whose steps need the GIL: they take up to a microsecond each, and nobody is
+ * to wait for a hundred. What a step borrows from a list may be gone afterwards. */
+static inline void share_gil(size_t step)
+{
+    if (step % 64 == 63) {
+        Py_BEGIN_ALLOW_THREADS
+        Py_END_ALLOW_THREADS
+    }
+}
+
 static inline int has_arguments(Py_ssize_t given, Py_ssize_t expected, const char *function)
 {
     if (given == expected)

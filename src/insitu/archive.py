@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from insitu import maintenance
 from insitu.combining.cached_archive import CachedArchive
+from insitu.combining.failures import NoFilesError
 from insitu.combining.file_names import (
     absolute_path,
     expand_paths,
@@ -28,7 +29,7 @@ from insitu.combining.file_names import (
     resolve_references,
 )
 from insitu.combining.recipe import Recipe
-from insitu.errors import InsituError, UnsupportedError, VariableError
+from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
 from insitu.formats.variable_filter import select_variables
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
@@ -37,7 +38,7 @@ from insitu.open_options import OpenOptions, RunOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
-from insitu.scanning.scan_member import Failure, Job, make_loader, scan_member, scan_tree
+from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
 from insitu.scanning.scan_url import can_be_collection, is_saved_tree, scan_stored
 from insitu.sources.address import is_remote
 from insitu.sources.redaction import redact_url
@@ -47,18 +48,14 @@ if TYPE_CHECKING:
 
     from insitu.active import Active
     from insitu.active.placement import Servers
-    from insitu.combining.combine_on_engine import CombineFound
+    from insitu.combining.combine import CombineFound
     from insitu.combining.scan_journal import Journal
     from insitu.combining.survey import Survey
-    from insitu.engines.engine_protocol import Engine
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
 
-__all__ = ["Archive", "register_dataset_maker", "zarr_store_of"]
-
-ScannedFiles = Sequence[Member | Failure]
-
+__all__ = ["Archive", "open_variable", "register_dataset_maker", "zarr_store_of"]
 
 VIEW_CACHE_BYTES = 128 << 20
 """Bytes of decoded chunks that a Zarr view caches: neighbouring chunks of a mosaic need the same
@@ -94,7 +91,7 @@ class Archive:
     in_memory: tuple[Any, ...] = field(default=(), repr=False)
     """Sources in memory: they are found by name only while something refers to them."""
     only_groups: Member | None = field(default=None, repr=False)
-    """The first of many files that has groups."""
+    """The first of many files that has variables in its groups only, without its contents."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
     _tree: VirtualGroup | None = field(default=None, repr=False)
 
@@ -218,65 +215,31 @@ class Archive:
 
     def _combine_files(self, places: Sequence[Any], combine_found: CombineFound | None, run: RunOptions) -> None:
         """Scan the files and combine them, or take the result from the scan cache."""
-        # Not at the top: one file needs none of this.
-        from concurrent.futures import ThreadPoolExecutor
-
-        from insitu.combining.scan_many import scan_many, thread_count
-        from insitu.combining.survey import Survey
-        from insitu.engines.choose import engine_for
-        from insitu.engines.executor import ExecutorEngine, ThisThread
-
-        parallel = run.parallel
-        engine = None if isinstance(parallel, int) else engine_for(parallel, "parallel", ", a number")
-        if engine is not None:
-            self._combine_on_engine(engine, places, combine_found, run)
-            return
-        if run.resume:
-            count = thread_count(self.urls, parallel)
-            with ThreadPoolExecutor(count) if count > 1 else ThisThread() as executor:
-                self._combine_on_engine(ExecutorEngine(executor), places, combine_found, run)
-            return
-        job, load, known = self.job, make_loader(self.job.scan.storage_options), None
-        if parallel is None and combine_found is None:
+        job, known = self.job, None
+        if run.parallel is None and not run.resume and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
-        cached = None if known is None else known.find(job, load)
+        cached = None if known is None else known.find(job, make_loader(job.scan.storage_options))
         if cached is not None:
             self._members[""] = cached
-            self.survey = lambda: Survey.of(scan_many(self.urls, job), cached)
+            self.survey = lambda: self._scan_for_survey(cached)
             return
-        check = None if combine_found is not None else self.recipe.type_check()
+        # Imports xarray and pandas, which what is cached does not need.
+        from insitu.combining.combine import combine
+
         with known.recorder.recording() if known is not None else nullcontext():
-            found = scan_many(self.urls, job, parallel=parallel, progress=run.progress, check=check)
-        if combine_found is None:
-            member = self.recipe.combine_found(found, places, self.urls, load, job.scan.errors)
-        else:
-            member = combine_found(found, places, self.urls)
-        if known is not None and not _has_failures(found):
-            known.keep(member)
-        self._take(member, Survey.of(found, member), found)
+            combined = combine(self.urls, places, job, self.recipe, run, combine_found=combine_found)
+        if known is not None and not combined.survey.left_out:
+            known.keep(combined.member)
+        self._members[""] = combined.member
+        self.survey = combined.survey
+        self.only_groups = combined.files.only_groups()
 
-    def _combine_on_engine(
-        self, engine: Engine, places: Sequence[Any], combine_found: CombineFound | None, run: RunOptions
-    ) -> None:
-        # Imports xarray and pandas, which one file does not need.
-        from insitu.combining.combine_on_engine import choose_journal, combine_on_engine
-        from insitu.combining.scan_journal import Journal
+    def _scan_for_survey(self, member: Member) -> Survey:
+        """Return the survey of files whose combination was found in the scan cache."""
+        from insitu.combining.scan_many import scan_many  # not at the top: seldom needed
+        from insitu.combining.survey import Survey
 
-        is_callers = isinstance(run.resume, Journal)
-        journal = run.resume if is_callers else choose_journal(run.resume, self.urls, self.recipe)
-        combined = combine_on_engine(
-            self.urls, places, self.job, self.recipe, engine,
-            journal=journal, progress=run.progress, combine_found=combine_found,
-        )  # fmt: skip
-        self._take(combined.member, combined.survey, combined.found)
-        if journal is not None and not is_callers:
-            journal.done()
-
-    def _take(self, member: Member, survey: Survey, found: ScannedFiles) -> None:
-        """Keep what the files make together."""
-        self._members[""] = member
-        self.survey = survey
-        self.only_groups = next((item for item in found if isinstance(item, Member) and item.groups), None)
+        return Survey.of(scan_many(self.urls, self.job), member)
 
     # -- what it holds
 
@@ -330,7 +293,8 @@ class Archive:
         if variables is None:
             return self.tree
         if self.location is None:
-            return select_variables(self.tree, variables, url=f"{len(self.urls)} files")
+            with error_context(url=f"{len(self.urls)} files"):
+                return select_variables(self.tree, variables)
         groups: dict[str, VirtualGroup] = {"": VirtualGroup({})}
         by_group: dict[str, list[str]] = {}
         for path in variables:
@@ -484,13 +448,12 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
-        new, there = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
+        new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
-            return maintenance.empty_append_report(target, dim, there)
+            return maintenance.empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
-            new, there = given, []  # a grid of files stays whole: the steps that are new are found below
+            new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
         recipe = maintenance.saved_recipe(target, options) or Recipe()
-        from insitu.combining.combine_files import NoFilesError  # imports xarray and pandas
 
         try:
             opening = recipe.for_more_files(
@@ -498,13 +461,13 @@ class Archive:
             )
             files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
-            return replace(maintenance.empty_append_report(target, dim, there), left_out=problem.left_out)
+            return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
         done = maintenance.append_member(
             files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
         )
         self._forget()
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
-        return replace(done, skipped=(*there, *done.skipped), left_out=left_out)
+        return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
 
     def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
         """Take files out of the saved archive; return their URLs.
@@ -585,8 +548,10 @@ def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
     _dataset_makers.append(make)
 
 
-def _has_failures(found: ScannedFiles) -> bool:
-    return any(isinstance(item, Failure) for item in found)
+def open_variable(url: Any, path: str, **options: Any) -> tuple[Archive, str]:
+    """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there."""
+    group, _, name = path.strip("/").rpartition("/")
+    return Archive.open(url, group=group or None, variables=[name], **options), name
 
 
 def zarr_store_of(

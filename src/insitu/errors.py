@@ -27,6 +27,8 @@ Each class has a stable `kind`, which the server maps to an HTTP status and logs
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 __all__ = [
@@ -223,6 +225,16 @@ class CombineError(ModelError):
     """The files do not make one dataset in the way that was asked for."""
 
     kind = "combine"
+
+
+@contextmanager
+def error_context(**place: Any) -> Iterator[None]:
+    """Add context to the errors of a block: see `InsituError.with_context`."""
+    try:
+        yield
+    except InsituError as problem:
+        problem.with_context(**place)
+        raise
 
 
 class InsituWarning(UserWarning):

@@ -27,7 +27,7 @@ __all__ = [
     "renew_after_fork",
 ]
 
-_PATIENCE = 30.0
+_IMPORT_SECONDS = 30.0
 """Seconds that a fork waits for an import that is under way in another thread; large libraries take
 one or two.
 """
@@ -122,11 +122,11 @@ _fork_state = threading.local()
 
 def _before() -> None:
     # Not for ever: the import may wait for something that the forking thread holds.
-    _fork_state.held = _import_lock.acquire(timeout=_PATIENCE)
+    _fork_state.has_lock = _import_lock.acquire(timeout=_IMPORT_SECONDS)
 
 
 def _in_parent() -> None:
-    if _fork_state.held:
+    if _fork_state.has_lock:
         _import_lock.release()
 
 

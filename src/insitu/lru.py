@@ -107,9 +107,9 @@ class LruCache(Generic[Key, Value]):
         """Take all values out of the cache that meet a condition."""
         with self._lock:
             found = [key for key, value in self._values.items() if condition(value)]
-            gone = [self._values.pop(key) for key in found]
-            self._weight -= sum(map(self._weight_of, gone))
-            return gone
+            evicted = [self._values.pop(key) for key in found]
+            self._weight -= sum(map(self._weight_of, evicted))
+            return evicted
 
     def values(self) -> list[Value]:
         """Return all values, the least recently used one first."""
@@ -138,20 +138,20 @@ class LruCache(Generic[Key, Value]):
         return 1 if self._weigh is None else self._weigh(value)
 
     def _put(self, key: Key, value: Value) -> list[Value]:
-        gone = []
+        evicted = []
         if key in self._values:
-            gone.append(self._values.pop(key))
-            self._weight -= self._weight_of(gone[0])
+            evicted.append(self._values.pop(key))
+            self._weight -= self._weight_of(evicted[0])
         added = self._weight_of(value)
         if added > self.max_weight and not self._min_items:  # it would only push out all others
-            return [*gone, value]
+            return [*evicted, value]
         self._values[key] = value
         self._weight += added
         while self._weight > self.max_weight and len(self._values) > self._min_items:
             old = self._values.popitem(last=False)[1]
             self._weight -= self._weight_of(old)
-            gone.append(old)
-        return gone
+            evicted.append(old)
+        return evicted
 
 
 def _make_empty(

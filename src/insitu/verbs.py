@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from insitu.archive import Archive, zarr_store_of
+from insitu.archive import Archive, open_variable, zarr_store_of
 from insitu.combining.file_names import one_location
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
@@ -221,9 +221,7 @@ def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[st
     if isinstance(url, VirtualGroup):
         array = url.array(path)
         return array if decode else _stored_view(array, path, storage_options)
-    group, _, name = path.strip("/").rpartition("/")
-    # Scan only this variable: the file may hold others that cannot be read.
-    archive = Archive.open(url, group=group or None, variables=[name], storage_options=storage_options)
+    archive, name = open_variable(url, path, storage_options=storage_options)
     return archive.array(name, decode=decode)
 
 
@@ -277,5 +275,5 @@ def zarr_store(
 
     how: dict[str, Any] = {"zarr_format": zarr_format, "compression": compression, "portable": portable}
     if isinstance(url, VirtualGroup):
-        return zarr_store_of(subtree(url, group, url="this archive"), storage_options=storage_options, **how)
+        return zarr_store_of(subtree(url, group), storage_options=storage_options, **how)
     return Archive.open(url, group=group, errors="warn", storage_options=storage_options).zarr_store(**how)

@@ -1,4 +1,7 @@
-"""The command line as a stranger would use it."""
+"""The command line as a stranger would use it.
+
+Modules: cli/read.py, cli/verb_group.py
+"""
 
 from __future__ import annotations
 
@@ -54,12 +57,12 @@ def test_info_says_what_cannot_be_had(tmp_path: Path) -> None:
         plist.set_chunk((3,))
         plist.set_filter(32017, h5py.h5z.FLAG_OPTIONAL, ())
         h5py.h5d.create(made.id, b"filtered", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((3,)), dcpl=plist)
-    told = json.loads(insitu("info", path, "--json").stdout)
-    assert "integers of" in told["problems"]["wide"]
-    said = dict(told["notes"])
-    assert "'odd' is not read" in said["good"]
-    assert "gone.h5" in said["virtual"]
-    assert "SZ" in said["filtered"]
+    report = json.loads(insitu("info", path, "--json").stdout)
+    assert "integers of" in report["problems"]["wide"]
+    notes = dict(report["notes"])
+    assert "'odd' is not read" in notes["good"]
+    assert "gone.h5" in notes["virtual"]
+    assert "SZ" in notes["filtered"]
     assert "is not read" in insitu("info", path).stdout.replace("\n", " ")
 
 

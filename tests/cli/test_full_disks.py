@@ -1,5 +1,7 @@
 """On a disk that is full or may not be written to: no cut file is left behind, and a scan goes on
 without its journal.
+
+Modules: cli/values.py
 """
 
 from __future__ import annotations
@@ -100,8 +102,8 @@ def test_a_journal_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from insitu.combining import scan_journal
     from insitu.combining.scan_journal import Journal, identity_of
 
-    told: list[str] = []
-    journal = Journal(tmp_path / "j", told.append)
+    messages: list[str] = []
+    journal = Journal(tmp_path / "j", messages.append)
 
     class Full:
         def __enter__(self) -> Full:
@@ -121,8 +123,8 @@ def test_a_journal_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         patch.setattr(scan_journal.os, "fdopen", full)
         for name in "abc":
             journal.keep([name], b"result", identity_of([name]))
-    assert len(told) == 1
-    assert "No space left on device" in told[0]
+    assert len(messages) == 1
+    assert "No space left on device" in messages[0]
     assert os.listdir(tmp_path / "j") == []
     assert journal.load(["a"]) is None
 

@@ -1,4 +1,7 @@
-"""`insitu info --html`: one file that shows everything and loads nothing, and in which texts stay texts."""
+"""`insitu info --html`: one file that shows everything and loads nothing, and in which texts stay texts.
+
+Modules: cli/screen.py
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from typer.testing import CliRunner
 import insitu
 from insitu.cli import app
 from insitu.cli.html_report import html_report
-from insitu.cli.screen import format_bytes
+from insitu.model.description import format_bytes
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(2)'>\"'&"
 

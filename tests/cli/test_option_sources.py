@@ -1,6 +1,8 @@
 """Every option of `insitu serve` by flag, by environment and by TOML file, and which of them comes first.
 
 The cases come from the command's own signature, so a new option is covered as well.
+
+Modules: cli/explore.py, cli/serve.py
 """
 
 from __future__ import annotations

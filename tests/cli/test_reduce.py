@@ -1,4 +1,7 @@
-"""`insitu reduce`: here and by a server the same words."""
+"""`insitu reduce`: here and by a server the same words.
+
+Modules: active/remote_expression.py, active/wire_folding.py, scanning/conventions.py
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
             insitu.cli.main()
         except SystemExit as ended:
             status = int(ended.code or 0)
-        said = capfd.readouterr()
-        assert status == code, said.err
-        return said.out, said.err
+        printed = capfd.readouterr()
+        assert status == code, printed.err
+        return printed.out, printed.err
 
     return call
 
@@ -61,9 +64,9 @@ def test_one_number(run: Run, path: Path, where: list[str]) -> None:
     values = xr.load_dataset(path, engine="netcdf4").t.values
     out, _ = run("reduce", path, "t", "mean", *where)
     assert float(out) == pytest.approx(np.nanmean(values, dtype="f8"), rel=1e-6)
-    out, said = run("reduce", path, "t[0, :, ::2]", "max", "--axes", "0", "-v", *where)
+    out, printed = run("reduce", path, "t[0, :, ::2]", "max", "--axes", "0", "-v", *where)
     np.testing.assert_allclose(np.fromstring(out.strip().strip("[]"), sep=" "), values[0, :, ::2].max(0), rtol=1e-5)
-    assert "float32 | 1 chunk" in said
+    assert "float32 | 1 chunk" in printed
     out, _ = run("reduce", path, "t", "mean", "--no-skipna", *where)
     assert out.strip() == "nan"
 
@@ -87,16 +90,16 @@ def test_several_as_a_table_and_as_json(run: Run, path: Path, where: list[str]) 
 
 def test_histograms(run: Run, path: Path, where: list[str]) -> None:
     values = xr.load_dataset(path, engine="netcdf4").t.values
-    want = np.histogram(values[~np.isnan(values)], np.linspace(260, 300, 9))[0].tolist()
+    expected = np.histogram(values[~np.isnan(values)], np.linspace(260, 300, 9))[0].tolist()
     out, _ = run("reduce", path, "t", "histogram", "--edges", "260:300:8", *where)
-    assert [int(line.split()[2]) for line in out.splitlines()[1:]] == want
+    assert [int(line.split()[2]) for line in out.splitlines()[1:]] == expected
     assert out.splitlines()[1].split()[:2] == ["260", "265"]
     out, _ = run("reduce", path, "t", "histogram", "--edges", "260,280,300", "--as", "json", *where)
-    assert json.loads(out)["histogram"] == [sum(want[:4]), sum(want[4:])]
+    assert json.loads(out)["histogram"] == [sum(expected[:4]), sum(expected[4:])]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["nonsense"], "nonsense"),
         (["histogram"], "edges"),
@@ -109,9 +112,9 @@ def test_histograms(run: Run, path: Path, where: list[str]) -> None:
         (["mean", "--option", "x"], "NAME=VALUE"),
     ],
 )
-def test_what_is_wrong_is_said(run: Run, path: Path, arguments: list[str], said: str) -> None:
-    code = 2 if said in ("first:last:bins", "not a list of numbers", "one of text, table, json", "NAME=VALUE") else 1
-    assert said in run("reduce", path, "t", *arguments, code=code)[1].replace("\n", " ")
+def test_what_is_wrong_is_said(run: Run, path: Path, arguments: list[str], printed: str) -> None:
+    code = 2 if printed in ("first:last:bins", "not a list of numbers", "one of text, table, json", "NAME=VALUE") else 1
+    assert printed in run("reduce", path, "t", *arguments, code=code)[1].replace("\n", " ")
 
 
 def test_a_server_that_is_not_there(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,8 @@
-"""The chain itself: sizes, masks, orders, given buffers, boxes, bombs, threads."""
+"""The chain itself: sizes, masks, orders, given buffers, boxes, bombs, threads.
+
+Modules: codecs/compressors/bzip.py, codecs/compressors/lz.py, codecs/external_codecs.py,
+codecs/filters/arithmetic.py, codecs/filters/array_layout.py, codecs/filters/vlen_values.py, codecs/thread_buffers.py
+"""
 
 from __future__ import annotations
 
@@ -356,7 +360,7 @@ def test_threads_share_a_decoder(make):
             decoded = list(pool.map(decoder, [zlib.compress(shuffled(array)) for array in arrays]))
     finally:
         sys.setswitchinterval(interval)
-    assert all((ours == theirs).all() for ours, theirs in zip(decoded, arrays, strict=True))
+    assert all((actual == expected).all() for actual, expected in zip(decoded, arrays, strict=True))
 
 
 @pytest.mark.parametrize("name", sorted(BOMBS))

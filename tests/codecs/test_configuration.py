@@ -1,4 +1,7 @@
-"""Is a codec's configuration checked field by field, and is a defect of ours shown as itself?"""
+"""Is a codec's configuration checked field by field, and is a defect of ours shown as itself?
+
+Modules: codecs/buffer_spec.py, codecs/registry.py
+"""
 
 from __future__ import annotations
 
@@ -62,14 +65,14 @@ def test_chunks_of_another_shape_or_type_are_a_codec_error(name: str, hdf5: Any)
 
 
 def test_fields() -> None:
-    told = {"level": "4", "none": None, "sizes": [1, "2"], "scale": "1.5", "kind": "<i2", "bytes": np.arange(3)}
-    assert integer_field(told, "level") == 4
-    assert integer_field(told, "none", 7) == integer_field(told, "missing", 7) == 7
-    assert integers_field(told, "sizes") == (1, 2)
-    assert integers_field(told, "bytes") == (0, 1, 2)
-    assert float_field(told, "scale") == 1.5
-    assert floats_field(told, "sizes") == (1.0, 2.0)
-    assert dtype_field(told, "kind") == np.dtype("<i2")
+    fields = {"level": "4", "none": None, "sizes": [1, "2"], "scale": "1.5", "kind": "<i2", "bytes": np.arange(3)}
+    assert integer_field(fields, "level") == 4
+    assert integer_field(fields, "none", 7) == integer_field(fields, "missing", 7) == 7
+    assert integers_field(fields, "sizes") == (1, 2)
+    assert integers_field(fields, "bytes") == (0, 1, 2)
+    assert float_field(fields, "scale") == 1.5
+    assert floats_field(fields, "sizes") == (1.0, 2.0)
+    assert dtype_field(fields, "kind") == np.dtype("<i2")
     for read, name in (
         (integer_field, "missing"),
         (integer_field, "sizes"),
@@ -78,9 +81,9 @@ def test_fields() -> None:
         (dtype_field, "level"),
     ):
         with pytest.raises(CodecError, match=name):
-            read(told, name)
+            read(fields, name)
     with pytest.raises(CodecError, match="'tree' is invalid: KeyError"), reading_configuration("tree"):
-        told["kinds"]
+        fields["kinds"]
 
 
 @pytest.mark.parametrize("uses_library", [True, False])

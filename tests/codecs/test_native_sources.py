@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import io
 import tarfile
 from pathlib import Path
@@ -9,17 +8,14 @@ from typing import Any
 
 import pytest
 
+from script_modules import load_script
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("native_sources", ROOT / "scripts" / "native_sources.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(__import__("sys").modules, "native_sources", module)
-    spec.loader.exec_module(module)
+    module = load_script("native_sources")
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "TARGET", tmp_path / "native_sources")
     return module

@@ -77,9 +77,9 @@ def test_compound(tmp_path):
     data, mask, codec, raw = written(tmp_path, kind, array, (40,))
     decoded = decode(data, Encoding(raw.dtype, (codec,)), (40,), filter_mask=mask)
     for name, start, stop in (("a", 0, 4), ("b", 5, 7), ("c", 8, 12), ("d", 12, 17), ("e", 20, 23)):
-        ours = decoded.view(np.uint8).reshape(40, 24)[:, start:stop]
-        theirs = raw.view(np.uint8).reshape(40, 24)[:, start:stop]
-        assert (ours == theirs).all(), name
+        actual = decoded.view(np.uint8).reshape(40, 24)[:, start:stop]
+        expected = raw.view(np.uint8).reshape(40, 24)[:, start:stop]
+        assert (actual == expected).all(), name
 
 
 def test_nested_arrays_and_compounds(tmp_path):

@@ -1,4 +1,7 @@
-"""HDF5's scale-offset filter, decoded to the bits that the HDF5 library gives."""
+"""HDF5's scale-offset filter, decoded to the bits that the HDF5 library gives.
+
+Modules: codecs/filters/bit_fields.py
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from insitu.model import Codec, Encoding
 INTEGERS = ["<i1", "<u1", "<i2", ">i2", "<u2", "<i4", ">u4", "<i8", ">i8", "<u8"]
 
 
-def agree(stored):
+def assert_same_as_hdf5(stored):
     for data, mask, expected in stored.stored():
         chunk = decode(data, stored.encoding, stored.chunks, filter_mask=mask)
         assert chunk.dtype == expected.dtype
@@ -40,7 +43,7 @@ def test_integers(hdf5, dtype, seed, width, fill, given_bits):
     options = {"fillvalue": array[3]} if fill else {}
     if fill:
         array[5::7] = array[3]
-    agree(hdf5(array, (25,), scaleoffset=min(width, info.bits) if given_bits and width else 0, **options))
+    assert_same_as_hdf5(hdf5(array, (25,), scaleoffset=min(width, info.bits) if given_bits and width else 0, **options))
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", ">f8"])
@@ -55,16 +58,16 @@ def test_floats(hdf5, dtype, data, digits, fill):
     if fill is not None:
         array[::5] = fill
         options["fillvalue"] = fill
-    agree(hdf5(array, (15,), scaleoffset=digits, **options))
+    assert_same_as_hdf5(hdf5(array, (15,), scaleoffset=digits, **options))
 
 
 @pytest.mark.parametrize("value", [0, 7, -128, 127])
 def test_constant_chunk(hdf5, value):
-    agree(hdf5(np.full(50, value, "i1"), (50,), scaleoffset=0))
+    assert_same_as_hdf5(hdf5(np.full(50, value, "i1"), (50,), scaleoffset=0))
 
 
 def test_all_fill(hdf5):
-    agree(hdf5(np.full(50, 9, "<i4"), (50,), scaleoffset=0, fillvalue=9))
+    assert_same_as_hdf5(hdf5(np.full(50, 9, "<i4"), (50,), scaleoffset=0, fillvalue=9))
 
 
 def test_fill_value_undefined(tmp_path):

@@ -1,4 +1,9 @@
-"""What is written of a combined dataset is what it held, whatever its files were packed with."""
+"""What is written of a combined dataset is what it held, whatever its files were packed with.
+
+Modules: combining/align.py, combining/arrange.py, combining/cached_archive.py, combining/concat.py,
+combining/equality.py, combining/file_names.py, combining/merge_attributes.py, combining/survey.py,
+combining/type_check.py, lazy_array/dispatch.py, reducing/known_values.py
+"""
 
 from __future__ import annotations
 

@@ -8,20 +8,19 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlencode
 
 from forked_commands import ADDRESS, forking_address, run_command
+from ports import free_port
 from waiting import LONG, wait_until
 
 FENCE = re.compile(r"^```(?:\{code-cell\} )?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -183,14 +182,6 @@ def end_servers() -> None:
 # -- in the process of the tests
 
 
-@contextmanager
-def free_port() -> Iterator[int]:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = int(found.getsockname()[1])
-    yield port
-
-
 def run_page(page: Path, folder: Path) -> None:
     """Run the blocks of a page in a folder, in a process of their own."""
     run_steps([step for language, text in blocks(page) for step in _steps_of_block(language, text)], folder)
@@ -216,8 +207,8 @@ def run_steps(
     environment
         Variables of the process, beside those of this one without credentials.
     """
-    with free_port() as port:
-        program = as_program(parts, {**(places or {}), "8080": str(port)})
+    port = free_port()
+    program = as_program(parts, {**(places or {}), "8080": str(port)})
     code = (
         f"import docs.running\nprogram = {program!r}\ntry:\n"
         "    exec(compile(program, 'page', 'exec'), {'__name__': 'page'})\nfinally:\n    docs.running.end_servers()\n"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import insitu
-from docs.running import FENCE, RUNNABLE, Step, blocks, free_port, run_page, run_steps, steps
+from docs.running import FENCE, RUNNABLE, Step, blocks, run_page, run_steps, steps
 from docs.tours import FOLDERS, PLACES, TOURS, Tour
+from ports import free_port
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -33,8 +34,7 @@ def test_a_page_of_a_user_runs(name: str, tmp_path: Path, request: pytest.Fixtur
     parts = tour.plan(steps(USERS[name].read_text(encoding="utf-8")))
     needs_buckets = any("s3://" in part.text for part in parts)
     environment = request.getfixturevalue("buckets") if needs_buckets else {}
-    with free_port() as scheduler, free_port() as collector:
-        ports = {"8786": str(scheduler), "4318": str(collector)}
+    ports = {"8786": str(free_port()), "4318": str(free_port())}
     folder = tmp_path / tour.folder
     folder.mkdir(exist_ok=True)
     run_steps(parts, folder, {FOLDERS: rf"{tmp_path}/\1", **PLACES, **ports}, environment)

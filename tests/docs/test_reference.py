@@ -1,4 +1,7 @@
-"""The reference is complete: every public name has its entry there, and a docstring to fill it."""
+"""The reference is complete: every public name has its entry there, and a docstring to fill it.
+
+Modules: xarray_bridge/array_accessor.py
+"""
 
 from __future__ import annotations
 

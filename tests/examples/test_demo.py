@@ -32,9 +32,9 @@ def test_files_are_written_in_several_ways(tmp_path: Path, monkeypatch: pytest.M
     arrays = [insitu.scan(path, decode=False).array("tas") for path in files]
     assert len({array.tiles[0].encodings for array in arrays}) > 2
     assert len({array.attributes.get("scale_factor") for array in arrays}) > 1
-    ours = insitu.open_dataset(files[0]).load()
-    with xr.open_dataset(files[0], engine="netcdf4") as theirs:
-        xr.testing.assert_identical(ours, theirs.load())
+    actual = insitu.open_dataset(files[0]).load()
+    with xr.open_dataset(files[0], engine="netcdf4") as expected:
+        xr.testing.assert_identical(actual, expected.load())
 
 
 @pytest.mark.servers

@@ -23,8 +23,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from insitu.cli import load_verb
 from insitu.server.metrics import COUNTERS, GAUGES, Metrics
+from ports import free_port
 from server.places import put_object, servers
-from server.serving import free_port, started
+from server.serving import started
 from waiting import LONG
 
 yaml = pytest.importorskip("yaml")

@@ -1,5 +1,7 @@
 """What an expression takes is known before any of it is read; tables of chunks are only looked into where that is
 asked for.
+
+Modules: model/elementwise.py
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
 """Expressions are frozen nodes: moved, joined, evaluated in boxes, pickled and sent as tables they have the values
 that NumPy gives.
+
+Modules: active/wire_expression.py, expressions/boxes.py, expressions/build_expression.py,
+expressions/element_operations.py, expressions/evaluate.py, expressions/formula_text.py,
+expressions/join_expressions.py, expressions/moves.py, expressions/node_table.py, expressions/window_reach.py,
+expressions/window_statistics.py, expressions/windows.py, scanning/member.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Is a file known by its first bytes, and one that is not told what it looks like?"""
+"""Is a file known by its first bytes, and one that is not told what it looks like?
+
+Modules: formats/foreign_files.py, formats/unreadable.py, formats/variable_filter.py
+"""
 
 from __future__ import annotations
 

@@ -91,13 +91,13 @@ TARGETS = ["a.json", "a.parq", "a.parquet", "a.insitu", "a.icechunk"]
 def test_kept_and_opened_again(tmp_path: Path, kind: str, target: str) -> None:
     if target.endswith("icechunk"):
         pytest.importorskip("icechunk")
-    ours = insitu.open_dataset(tmp_path / FORMATS[kind][0](tmp_path))
+    actual = insitu.open_dataset(tmp_path / FORMATS[kind][0](tmp_path))
     if (kind, target) in NO_NAME:
         with pytest.raises(UnsupportedError, match="Zarr V3 has no name"):
-            ours.insitu.save(tmp_path / target)
+            actual.insitu.save(tmp_path / target)
         return
-    ours.insitu.save(tmp_path / target)
-    xarray.testing.assert_equal(insitu.open_dataset(tmp_path / target).load(), ours.load())
+    actual.insitu.save(tmp_path / target)
+    xarray.testing.assert_equal(insitu.open_dataset(tmp_path / target).load(), actual.load())
 
 
 def test_kerchunk_reads_its_grib_references(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_kerchunk_reads_its_grib_references(tmp_path: Path) -> None:
     codecs = pytest.importorskip("kerchunk.codecs")
     insitu.open_dataset(tmp_path / _grib(tmp_path)).insitu.save(tmp_path / "a.json")
     references = json.loads((tmp_path / "a.json").read_text())["refs"]
-    said = json.loads(references["t/.zarray"])
-    filters = [said["compressor"]] if said["compressor"] else said["filters"]
+    metadata = json.loads(references["t/.zarray"])
+    filters = [metadata["compressor"]] if metadata["compressor"] else metadata["filters"]
     assert [f["id"] for f in filters] == ["grib"]
     url, offset, length = references["t/1.0.0"]
     data = Path(url.removeprefix("file://")).read_bytes()[offset : offset + length]

@@ -54,16 +54,16 @@ def test_grib(tmp_path: Path) -> None:
     handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
     (tmp_path / "a.grib2").write_bytes(eccodes.codes_get_message(handle))
     eccodes.codes_release(handle)
-    told = _without(["eccodes", "gribapi"], f"insitu.scan({str(tmp_path / 'a.grib2')!r})")
-    assert "pip install 'insitu[grib]'" in told
+    message = _without(["eccodes", "gribapi"], f"insitu.scan({str(tmp_path / 'a.grib2')!r})")
+    assert "pip install 'insitu[grib]'" in message
 
 
 def test_fits(tmp_path: Path) -> None:
     fits = pytest.importorskip("astropy.io.fits")
     values = np.random.default_rng(0).integers(0, 99, (32, 32)).astype("i2")
     fits.CompImageHDU(values, compression_type="HCOMPRESS_1", name="IMAGE").writeto(tmp_path / "a.fits")
-    told = _without(["astropy"], f"insitu.read({str(tmp_path / 'a.fits')!r}, 'IMAGE')")
-    assert "pip install 'insitu[fits]'" in told
+    message = _without(["astropy"], f"insitu.read({str(tmp_path / 'a.fits')!r}, 'IMAGE')")
+    assert "pip install 'insitu[fits]'" in message
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_what_to_install_is_named(file: Path, hidden: str, code: str, expected: 
 
 @pytest.mark.parametrize("package", ["cbor2", "prometheus_client", "starlette", "uvicorn"])
 def test_the_server_names_the_package_that_is_missing(package: str) -> None:
-    told = _without([package], "from insitu.cli import serve; serve.serve([])")
-    assert f"the server needs the package {package}" in told
-    assert "pip install 'insitu[serve]'" in told
+    message = _without([package], "from insitu.cli import serve; serve.serve([])")
+    assert f"the server needs the package {package}" in message
+    assert "pip install 'insitu[serve]'" in message
 
 
 def test_the_explorer_names_the_package_that_is_missing() -> None:
-    told = _without(["starlette"], "from insitu.cli import explore; explore.explore([])")
-    assert "the explorer needs the package starlette" in told
-    assert "pip install 'insitu[serve]'" in told
+    message = _without(["starlette"], "from insitu.cli import explore; explore.explore([])")
+    assert "the explorer needs the package starlette" in message
+    assert "pip install 'insitu[serve]'" in message
 
 
 def test_a_scan_on_a_cluster(file: Path, tmp_path: Path) -> None:

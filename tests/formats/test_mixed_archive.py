@@ -35,10 +35,10 @@ def _theirs(archive: list[Path]) -> xarray.Dataset:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_five_years_in_four_formats(archive: list[Path]) -> None:
-    ours, theirs = insitu.open_mfdataset(archive, **HOW), _theirs(archive)
-    assert ours.t2m.dims == ("time", "latitude", "longitude")
-    xarray.testing.assert_identical(ours.isel(time=slice(38, 170, 3)).load(), theirs.isel(time=slice(38, 170, 3)))
-    xarray.testing.assert_identical(ours.load(), theirs)
+    actual, expected = insitu.open_mfdataset(archive, **HOW), _theirs(archive)
+    assert actual.t2m.dims == ("time", "latitude", "longitude")
+    xarray.testing.assert_identical(actual.isel(time=slice(38, 170, 3)).load(), expected.isel(time=slice(38, 170, 3)))
+    xarray.testing.assert_identical(actual.load(), expected)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -50,9 +50,9 @@ def test_what_only_some_files_have(archive: list[Path]) -> None:
         "compat": "override",
         "data_vars": "minimal",
     }
-    ours = insitu.open_mfdataset(archive, combine="nested", concat_dim="time", preprocess=_plain, **how)
+    actual = insitu.open_mfdataset(archive, combine="nested", concat_dim="time", preprocess=_plain, **how)
     parts = [_plain(part(path).load()) for path in archive]
-    xarray.testing.assert_identical(ours.load(), xarray.concat(parts, "time", join="outer", **how))
+    xarray.testing.assert_identical(actual.load(), xarray.concat(parts, "time", join="outer", **how))
 
 
 def _plain(dataset: xarray.Dataset) -> xarray.Dataset:
@@ -61,17 +61,17 @@ def _plain(dataset: xarray.Dataset) -> xarray.Dataset:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_from_a_web_server(archive: list[Path], served: Any) -> None:
-    ours = insitu.open_mfdataset([served.url(name) for name in NAMES], **HOW)
-    xarray.testing.assert_identical(ours.load(), _theirs(archive))
+    actual = insitu.open_mfdataset([served.url(name) for name in NAMES], **HOW)
+    xarray.testing.assert_identical(actual.load(), _theirs(archive))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("far", [False, True])
 def test_kept_and_opened_again(archive: list[Path], tmp_path: Path, served: Any, far: bool) -> None:
-    ours = insitu.open_mfdataset([served.url(name) for name in NAMES] if far else archive, **HOW)
-    ours.insitu.save(tmp_path / "archive.insitu")
+    actual = insitu.open_mfdataset([served.url(name) for name in NAMES] if far else archive, **HOW)
+    actual.insitu.save(tmp_path / "archive.insitu")
     again = insitu.open_dataset(tmp_path / "archive.insitu")
-    xarray.testing.assert_identical(again.load(), ours.load())
+    xarray.testing.assert_identical(again.load(), actual.load())
     xarray.testing.assert_identical(again.load(), _theirs(archive))
 
 
@@ -83,9 +83,9 @@ def test_forms_that_cannot_hold_it_say_so(archive: list[Path], tmp_path: Path, t
     """
     if target.endswith("icechunk"):
         pytest.importorskip("icechunk")
-    ours = insitu.open_mfdataset(archive, **HOW)
+    actual = insitu.open_mfdataset(archive, **HOW)
     with pytest.raises(UnsupportedError, match="t2m"):
-        ours.insitu.save(tmp_path / target)
+        actual.insitu.save(tmp_path / target)
     assert not (tmp_path / target).exists()
     for path in archive[:4]:
         single = insitu.open_dataset(path)
@@ -96,9 +96,9 @@ def test_forms_that_cannot_hold_it_say_so(archive: list[Path], tmp_path: Path, t
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::zarr.errors.UnstableSpecificationWarning")
 def test_any_reader_of_zarr_sees_it_whole(archive: list[Path], tmp_path: Path) -> None:
-    ours = insitu.open_mfdataset(archive, **HOW)
-    ours.insitu.save(tmp_path / "archive.insitu")
+    actual = insitu.open_mfdataset(archive, **HOW)
+    actual.insitu.save(tmp_path / "archive.insitu")
     store = insitu.zarr_store(tmp_path / "archive.insitu")
     seen = xarray.open_zarr(store, consolidated=False, chunks=None)
-    np.testing.assert_array_equal(seen.t2m.values, ours.t2m.values)
-    np.testing.assert_array_equal(seen.time.values, ours.time.values)
+    np.testing.assert_array_equal(seen.t2m.values, actual.t2m.values)
+    np.testing.assert_array_equal(seen.time.values, actual.time.values)

@@ -21,7 +21,7 @@ from numcodecs.jenkins import jenkins_lookup3
 
 import insitu
 from insitu.errors import InsituError
-from insitu.formats.hdf5.structures import checksum, message_cache
+from insitu.formats.hdf5.structures import checksum, compiled_metadata, message_cache
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.sources import MemorySource
 
@@ -78,6 +78,7 @@ def dissected(data: bytes) -> Anatomy:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(FileContext, "range", ranged))
         stack.enter_context(mock.patch.object(checksum, "lookup3", summed))
+        stack.enter_context(mock.patch.object(compiled_metadata, "metadata", None))  # which nobody can watch
         scanned(data)
     width, base = (files[0].offset_size, files[0].base) if files else (8, 0)
     spans = tuple(_spans(found, len(data)))
@@ -111,7 +112,11 @@ def repaired(data: bytes) -> bytes:
                     wrong[place + len(block)] = right
             return Matching()
 
-        with mock.patch.object(checksum, "lookup3", summed), forgetful():
+        with (
+            mock.patch.object(checksum, "lookup3", summed),
+            mock.patch.object(compiled_metadata, "metadata", None),
+            forgetful(),
+        ):
             scanned(bytes(whole))
         if not wrong:
             break

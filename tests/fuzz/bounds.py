@@ -17,7 +17,7 @@ from types import FrameType
 
 from mutation import believed, tried
 
-__all__ = ["bounded", "measure_seconds"]
+__all__ = ["GROWTH", "HANGING_SECONDS", "bounded", "measure_seconds"]
 
 HANGING_SECONDS = 300.0
 """Of the processor: what takes longer is interrupted, so that `make fuzz` can keep the file."""
@@ -45,7 +45,7 @@ def _late(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def bounded(seconds: float, *, believe: bool = True) -> Iterator[Callable[[bytes], str]]:
+def bounded(seconds: float, growth: int = GROWTH, *, believe: bool = True) -> Iterator[Callable[[bytes], str]]:
     """Give a function that scans and reads a file: read, in part or refused; anything else is what
     went wrong.
 
@@ -53,19 +53,21 @@ def bounded(seconds: float, *, believe: bool = True) -> Iterator[Callable[[bytes
     ----------
     seconds
         Seconds of the processor that it may take; see `measure_seconds`.
+    growth
+        Bytes of memory that it may take.
     believe
         Whether checksums are believed.
     """
     before = signal.signal(signal.SIGPROF, _late)
     try:
         with believed() if believe else nullcontext():
-            yield lambda data: _judge(data, seconds)
+            yield lambda data: _judge(data, seconds, growth)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
 
-def _judge(data: bytes, seconds: float) -> str:
+def _judge(data: bytes, seconds: float, most: int) -> str:
     for _ in range(2):
         had, begun = _peak(reset=True), time.process_time()
         signal.setitimer(signal.ITIMER_PROF, HANGING_SECONDS)
@@ -76,7 +78,7 @@ def _judge(data: bytes, seconds: float) -> str:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         took, growth = time.process_time() - begun, _peak() - had
-        if took <= seconds and growth <= GROWTH:
+        if took <= seconds and growth <= most:
             return outcome
     return f"took {took:.2f} s of the processor, {growth >> 20} MiB; all unchanged files take {seconds:.2f} s"
 

@@ -1,13 +1,15 @@
 """Does any file hurt the HDF5 parser?
 
-    python tests/fuzz/fuzz_hdf5.py [--minutes 1] [--seed 0] [--beside-h5py] [FILE ...]
+    python tests/fuzz/fuzz_hdf5.py [--minutes 1] [--seed 0] [--beside-h5py] [--unbounded] [FILE ...]
 
 Changes the given files (by default the generated ones of the tests), scans and reads them, and
 keeps what raises anything but an error of ours with its place, or takes more time or memory than
 files of that size are worth, in `tests/fuzz/findings`. Every other
-change is blind, with checksums believed; the rest hit structures, with checksums put right. With
-`--beside-h5py` those are also read by h5py, in a process of its own, and values that differ are
-kept too. Ends with 1 if something was found.
+change is blind, with checksums believed; the rest hit structures, with checksums put right. The
+compiled parser and the one in Python must find the same, or say the same. With
+`--beside-h5py` files whose structures were hit are also read by h5py, in a process of its own, and
+values that differ are kept too. `--unbounded` is for sanitizers, which take time and memory of their
+own. Ends with 1 if something was found.
 """
 
 from __future__ import annotations
@@ -25,17 +27,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracles")]
 
 from anatomy import dissected  # noqa: E402
-from bounds import bounded, measure_seconds  # noqa: E402
+from bounds import GROWTH, HANGING_SECONDS, bounded, measure_seconds  # noqa: E402
 from changes import any_changes, changed  # noqa: E402
 from isolation import findings_of  # noqa: E402
 from mutation import LARGEST_SEED, disagreement, mutated  # noqa: E402
 from seeds import Seed, seeds_in  # noqa: E402
 
+from described_scan import difference_of_parsers  # noqa: E402
+
 FINDINGS = HERE / "findings"
 MEMORY = 4 << 30
+FINE = ("read", "in part", "refused")
 
 
 def main() -> int:
@@ -45,14 +50,17 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--beside-h5py", action="store_true")
+    parser.add_argument("--unbounded", action="store_true")
     options = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    if not options.unbounded:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     chance = random.Random(options.seed)
     end = time.monotonic() + 60 * options.minutes
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         generated = seeds_in(Path(name))
-        seconds = measure_seconds(data for _, data, _ in generated)
+        seconds = HANGING_SECONDS if options.unbounded else measure_seconds(data for _, data, _ in generated)
+        growth = 1 << 62 if options.unbounded else GROWTH
         seeds = _given(options.files) if options.files else [*generated, *_given(FINDINGS.glob("*.h5"))]
         path = Path(name) / "changed.h5"
         beside = findings_of("hdf5", itertools.repeat(path), seconds=20)  # one worker, asked again and again
@@ -60,12 +68,14 @@ def main() -> int:
             _, whole, anatomy = chance.choice(seeds)
             blind = len(whole) <= LARGEST_SEED and chance.random() < 0.5
             data = mutated(whole, chance) if blind else changed(whole, anatomy, any_changes(chance))
-            with bounded(seconds, believe=blind) as judged:
+            with bounded(seconds, growth, believe=blind) as judged:
                 outcome = judged(data)
+            if outcome in FINE:
+                outcome = difference_of_parsers(data) or outcome
             if outcome in ("read", "in part") and options.beside_h5py and not blind:
                 path.write_bytes(data)
                 outcome = disagreement(next(beside)[1]) or outcome
-            counts[outcome if outcome in ("read", "in part", "refused") else _keep(data, outcome)] += 1
+            counts[outcome if outcome in FINE else _keep(data, outcome)] += 1
         beside.close()  # type: ignore[attr-defined]  # a generator: ends its worker
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
     return int(any(outcome.startswith("FOUND") for outcome in counts))

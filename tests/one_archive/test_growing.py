@@ -1,4 +1,7 @@
-"""Append, drop, refresh and rollback give what combining the files anew gives."""
+"""Append, drop, refresh and rollback give what combining the files anew gives.
+
+Modules: maintenance/dropping.py
+"""
 
 from __future__ import annotations
 

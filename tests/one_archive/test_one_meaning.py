@@ -184,8 +184,8 @@ class TestEveryWay:
             _assert_equal(np.load(tmp_path / "v.npy"), expected.v.values[1])
         assert _run(["read", url, "v[1]"]).strip() == np.array2string(expected.v.values[1], threshold=1000)
         if kind in NUMBERS:
-            told = json.loads(_run(["reduce", url, "v", "mean", "--as", "json"]))
-            _assert_close(np.asarray(told["mean"]), expected.v.astype("f8").mean().values)
+            printed = json.loads(_run(["reduce", url, "v", "mean", "--as", "json"]))
+            _assert_close(np.asarray(printed["mean"]), expected.v.astype("f8").mean().values)
 
 
 def _run(arguments: list[str]) -> str:
@@ -263,8 +263,10 @@ class TestServer:
             _assert_close(
                 getattr(near.v.astype("f8"), method)("time").values, getattr(expected.v.astype("f8"), method)("time")
             )
-        told = json.loads(_run(["reduce", url, "v", "mean", "--dim", "time", "--active", server.url, "--as", "json"]))
-        _assert_close(np.asarray(told["mean"]), expected.v.astype("f8").mean("time").values)
+        printed = json.loads(
+            _run(["reduce", url, "v", "mean", "--dim", "time", "--active", server.url, "--as", "json"])
+        )
+        _assert_close(np.asarray(printed["mean"]), expected.v.astype("f8").mean("time").values)
 
     def test_zarr_view(self, archives: Any, server: Any, kind: str, form: str) -> None:
         path, expected = archives(kind, form)

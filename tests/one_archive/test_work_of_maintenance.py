@@ -1,5 +1,7 @@
 """What appending, refreshing and stored values take grows with the files, not with their square, and
 files far away are opened together.
+
+Modules: combining/file_ranges.py, scanning/stored_view.py
 """
 
 from __future__ import annotations

@@ -27,14 +27,14 @@ def compare(path: str) -> list[Finding]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ours = read_ours(path)
-    if isinstance(ours, Finding):
-        return [ours]
-    theirs = _read_theirs(str(Path(path).with_name("whole.h5")), Path(path.removesuffix(".dmrpp")).read_bytes())
+        actual = read_ours(path)
+    if isinstance(actual, Finding):
+        return [actual]
+    expected = _read_theirs(str(Path(path).with_name("whole.h5")), Path(path.removesuffix(".dmrpp")).read_bytes())
     findings = []
-    for name, values in ours.items():
+    for name, values in actual.items():
         if not isinstance(values, Finding):
-            problem = different_values(values, theirs[name]) if name in theirs else "h5py refuses it"
+            problem = different_values(values, expected[name]) if name in expected else "h5py refuses it"
             values = Finding(name, "wrong" if problem else "equal", problem)
         findings.append(values)
     return findings

@@ -98,20 +98,22 @@ def _arrays(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         yield from _arrays(child, f"{prefix}{name}/")
 
 
-def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above: tuple[int, ...]) -> Iterator[Finding]:
+def _compare_groups(
+    oracle: h5py.Group, actual: Any, prefix: str, root: Any, above: tuple[int, ...]
+) -> Iterator[Finding]:
     """Compare a group and all below it. `above`: the groups on the way here, so that a cycle of
     links ends.
     """
     try:
         above = (*above, h5py.h5o.get_info(oracle.id).addr)
         names = list(oracle)
-        theirs, unreadable = _attributes(oracle, ours)
+        reference, unreadable = _attributes(oracle, actual)
     except RuntimeError as error:
         yield Finding(prefix, "unchecked", f"h5py: {error}")
         return
-    if problem := _attribute_problem(ours, theirs, unreadable):
+    if problem := _attribute_problem(actual, reference, unreadable):
         yield Finding(prefix, "wrong", problem)
-    yield from _unread(ours, prefix)
+    yield from _unread(actual, prefix)
     seen = set()
     for stored in names:
         name = _decoded(stored)
@@ -120,7 +122,7 @@ def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above
             item = oracle[stored]
         except (KeyError, OSError, RuntimeError, ValueError) as error:
             seen |= {name}
-            if name in ours.arrays or name in ours.groups:
+            if name in actual.arrays or name in actual.groups:
                 yield Finding(path, "unchecked", f"h5py: {error}")
             continue
         if isinstance(item, h5py.Group):
@@ -131,8 +133,8 @@ def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above
             except RuntimeError as error:
                 yield Finding(path, "unchecked", f"h5py: {error}")
                 continue
-            if name in ours.groups:
-                yield from _compare_groups(item, ours.groups[name], f"{path}/", root, above)
+            if name in actual.groups:
+                yield from _compare_groups(item, actual.groups[name], f"{path}/", root, above)
             elif reason := _problem(root, path):
                 yield Finding(path, "refused", reason)
             else:
@@ -142,8 +144,8 @@ def _compare_groups(oracle: h5py.Group, ours: Any, prefix: str, root: Any, above
             if isinstance(stored, str) and f"{NON_COORDINATE}{name}" in oracle:
                 continue  # a dimension without a variable: the name belongs to the other one
             seen.add(shown)
-            yield from _compare_dataset(item, ours, shown, f"{prefix}{shown}", root)
-    for name in [*ours.arrays, *ours.groups]:
+            yield from _compare_dataset(item, actual, shown, f"{prefix}{shown}", root)
+    for name in [*actual.arrays, *actual.groups]:
         if name not in seen:
             yield Finding(f"{prefix}{name}", "wrong", "not in the file")
 
@@ -158,20 +160,20 @@ def _problem(root: Any, path: str) -> str:
     return str(problems.get(path.strip("/"), ""))
 
 
-def _compare_dataset(theirs: h5py.Dataset, ours: Any, name: str, path: str, root: Any) -> Iterator[Finding]:
-    if name not in ours.arrays:
+def _compare_dataset(reference: h5py.Dataset, actual: Any, name: str, path: str, root: Any) -> Iterator[Finding]:
+    if name not in actual.arrays:
         if reason := _problem(root, path):
-            problem = _unreadable(theirs)
+            problem = _unreadable(reference)
             yield Finding(
                 path, "unchecked" if problem else "refused", f"{problem}; here: {reason}" if problem else reason
             )
-        elif "NAME" in theirs.attrs and np.bytes_(theirs.attrs["NAME"]).startswith(NOT_A_VARIABLE):
+        elif "NAME" in reference.attrs and np.bytes_(reference.attrs["NAME"]).startswith(NOT_A_VARIABLE):
             return
         else:
             yield Finding(path, "wrong", "dataset missing")
         return
     try:
-        problems = [problem for problem in _differences(theirs, ours.arrays[name], path, root) if problem]
+        problems = [problem for problem in _differences(reference, actual.arrays[name], path, root) if problem]
     except InsituError as error:
         yield Finding(path, "refused", f"{type(error).__name__}: {error}")
     except Exception as error:
@@ -184,31 +186,31 @@ def _compare_dataset(theirs: h5py.Dataset, ours: Any, name: str, path: str, root
             yield Finding(path, "unchecked", "; ".join(unchecked))
         else:
             yield Finding(path, "equal")
-        yield from _unread(ours.arrays[name], path)
+        yield from _unread(actual.arrays[name], path)
 
 
-def _unreadable(theirs: h5py.Dataset) -> str:
+def _unreadable(reference: h5py.Dataset) -> str:
     """Why h5py cannot read a dataset either; "" if it can."""
     try:
-        theirs[()] if not theirs.shape else theirs[tuple(slice(0, 50) for _ in theirs.shape)]
+        reference[()] if not reference.shape else reference[tuple(slice(0, 50) for _ in reference.shape)]
     except (OSError, RuntimeError, TypeError, ValueError, MemoryError, UnicodeDecodeError) as error:
         return f"h5py: {error}"
     return ""
 
 
-def _unread(ours: Any, path: str) -> Iterator[Finding]:
+def _unread(actual: Any, path: str) -> Iterator[Finding]:
     """What a scan says that it cannot take of an object's attributes."""
-    for name, why in ours.details.unread_attributes.items():
+    for name, why in actual.details.unread_attributes.items():
         yield Finding(f"{path}@{name}", "refused", why)
 
 
-def _differences(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
+def _differences(reference: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
     try:
-        dtype = theirs.dtype
+        dtype = reference.dtype
     except (TypeError, ValueError, OSError) as error:
         yield f"h5py: {error}"
         return
-    shape = theirs.shape if theirs.shape is not None else array.shape
+    shape = reference.shape if reference.shape is not None else array.shape
     base = (dtype.metadata or {}).get("vlen")
     if isinstance(base, np.dtype) and not base.isnative:
         yield "h5py: forgets to swap the bytes of sequences"
@@ -227,23 +229,23 @@ def _differences(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iter
         dtype = array.dtype  # a reference is an address: any form of it will do
     if not same_dtype(array.dtype, dtype):
         yield f"dtype {array.dtype}, not {dtype}"
-    attributes, unreadable = _attributes(theirs, array)
+    attributes, unreadable = _attributes(reference, array)
     yield _attribute_problem(array, attributes, unreadable)
-    yield _dimension_problem(theirs, array)
-    yield from _fill_problem(theirs, array)
-    if theirs.shape is not None:
+    yield _dimension_problem(reference, array)
+    yield from _fill_problem(reference, array)
+    if reference.shape is not None:
         if not grown:
-            yield chunk_problem(theirs, array)
-        yield from _value_problems(theirs, array, path, root)
+            yield chunk_problem(reference, array)
+        yield from _value_problems(reference, array, path, root)
 
 
-def _attributes(item: Any, ours: Any) -> tuple[dict[str, Any], set[str]]:
+def _attributes(item: Any, actual: Any) -> tuple[dict[str, Any], set[str]]:
     """The attributes that netCDF does not hide, and the names of those that h5py cannot read."""
     readable, unreadable = {}, set()
     try:
         names = list(item.attrs)
     except RuntimeError:  # one of them is too odd for the library, which then shows none
-        return {}, set(ours.attributes)
+        return {}, set(actual.attributes)
     for name in names:
         if name in HIDDEN:
             continue
@@ -268,12 +270,12 @@ def _attributes(item: Any, ours: Any) -> tuple[dict[str, Any], set[str]]:
     return readable, unreadable
 
 
-def _attribute_problem(ours: Any, theirs: dict[str, Any], unreadable: set[str]) -> str:
+def _attribute_problem(actual: Any, reference: dict[str, Any], unreadable: set[str]) -> str:
     # References and what h5py cannot read have no value to compare: they may be there or not.
-    loose = unreadable | {name for name, value in theirs.items() if _has_references(value)}
-    loose |= set(ours.details.unread_attributes)  # told apart, see `_unread`
-    shown = {name: value for name, value in ours.attributes.items() if name not in loose}
-    expected = {name: value for name, value in theirs.items() if name not in loose}
+    loose = unreadable | {name for name, value in reference.items() if _has_references(value)}
+    loose |= set(actual.details.unread_attributes)  # told apart, see `_unread`
+    shown = {name: value for name, value in actual.attributes.items() if name not in loose}
+    expected = {name: value for name, value in reference.items() if name not in loose}
     return different_attributes(shown, expected, strict=False)
 
 
@@ -288,15 +290,15 @@ def _has_references(value: Any) -> bool:
     return dtype.kind == "O" and any(_has_references(element) for element in np.asarray(value).reshape(-1)[:3])
 
 
-def _dimension_problem(theirs: h5py.Dataset, array: Any) -> str:
-    for axis, shown in enumerate(array.dims[: theirs.ndim if theirs.shape is not None else 0]):
+def _dimension_problem(reference: h5py.Dataset, array: Any) -> str:
+    for axis, shown in enumerate(array.dims[: reference.ndim if reference.shape is not None else 0]):
         try:
-            scales = theirs.dims[axis].values()
+            scales = reference.dims[axis].values()
         except (RuntimeError, KeyError, ValueError, OSError):
             return ""
         # A scale that is in neither this group nor one above is no dimension by netCDF's rules.
-        scales = [scale for scale in scales if _above(theirs, _name_of(scale)) and _is_scale(scale)]
-        if scales and not any(_named(theirs.parent, shown, scale) for scale in scales):
+        scales = [scale for scale in scales if _above(reference, _name_of(scale)) and _is_scale(scale)]
+        if scales and not any(_named(reference.parent, shown, scale) for scale in scales):
             return f"dimension {axis} is {shown!r}, not {_name_of(scales[0])!r}"
     return ""
 
@@ -344,43 +346,47 @@ def _named(group: h5py.Group, name: str, scale: h5py.Dataset) -> bool:
         group = group.parent
 
 
-def _fill_problem(theirs: h5py.Dataset, array: Any) -> Iterator[str]:
+def _fill_problem(reference: h5py.Dataset, array: Any) -> Iterator[str]:
     try:
-        if theirs.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
+        if reference.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
             return
-        fill = theirs.fillvalue
+        fill = reference.fillvalue
     except (RuntimeError, TypeError, ValueError, OSError):
         return
-    if theirs.dtype.kind == "O" or theirs.dtype.subdtype:
+    if reference.dtype.kind == "O" or reference.dtype.subdtype:
         return
-    if theirs.dtype.names and theirs.dtype.itemsize != array.dtype.itemsize:
+    if reference.dtype.names and reference.dtype.itemsize != array.dtype.itemsize:
         return  # with gaps: h5py forgets the members behind them
-    expected = np.asarray(fill, theirs.dtype)
+    expected = np.asarray(fill, reference.dtype)
     if problem := different_values(np.asarray(array.fill_value), expected):
         yield f"fill value {array.fill_value!r}: {problem}"
 
 
-def _value_problems(theirs: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
-    if theirs.dtype.kind == "O" and h5py.check_ref_dtype(theirs.dtype):
+def _value_problems(reference: h5py.Dataset, array: Any, path: str, root: Any) -> Iterator[str]:
+    if reference.dtype.kind == "O" and h5py.check_ref_dtype(reference.dtype):
         insitu.read(root, path, decode=False)
         return
-    large = theirs.size * theirs.dtype.itemsize > MOST_BYTES
-    stored: Any = tuple(slice(length) for length in theirs.shape) if theirs.shape != array.shape[: theirs.ndim] else ...
-    selection: Any = tuple(slice(0, 50) for _ in theirs.shape) if large else stored
+    large = reference.size * reference.dtype.itemsize > MOST_BYTES
+    stored: Any = (
+        tuple(slice(length) for length in reference.shape) if reference.shape != array.shape[: reference.ndim] else ...
+    )
+    selection: Any = tuple(slice(0, 50) for _ in reference.shape) if large else stored
     try:
-        expected = theirs[()] if not theirs.shape else theirs[...] if 0 in theirs.shape else theirs[selection]
+        expected = (
+            reference[()] if not reference.shape else reference[...] if 0 in reference.shape else reference[selection]
+        )
     except (OSError, RuntimeError, TypeError, ValueError, MemoryError, UnicodeDecodeError, KeyError) as error:
         yield f"h5py: {error}"
         return
     read = insitu.read(root, path, selection, decode=False)
     problem = different_values(read, expected)
-    if problem and theirs.id.get_create_plist().get_fill_time() == h5py.h5d.FILL_TIME_NEVER:
+    if problem and reference.id.get_create_plist().get_fill_time() == h5py.h5d.FILL_TIME_NEVER:
         yield "h5py: shows its own memory where nothing was written"
         return
     yield problem
-    if theirs.ndim and theirs.size and not large:
+    if reference.ndim and reference.size and not large:
         whole = np.asarray(expected)
-        steps = tuple(slice(length // 3, length, 2 if length > 4 else 1) for length in theirs.shape)
+        steps = tuple(slice(length // 3, length, 2 if length > 4 else 1) for length in reference.shape)
         yield from (
             f"{steps}: {problem}"
             for problem in [different_values(insitu.read(root, path, steps, decode=False), whole[steps])]

@@ -93,31 +93,31 @@ def _undefined(array: Any) -> bool:
     return bool((tile.chunks.locate(list(cells)).source == UNWRITTEN).all())
 
 
-def _attribute_problem(theirs: Mapping[Any, Any], ours: Any) -> str:
-    loose = {name for name, value in theirs.items() if not _has_value(value)} | set(ours.details.unread_attributes)
-    shown = {name: value for name, value in ours.attributes.items() if name not in loose}
-    expected = {name: value for name, value in theirs.items() if name not in loose}
+def _attribute_problem(reference: Mapping[Any, Any], actual: Any) -> str:
+    loose = {name for name, value in reference.items() if not _has_value(value)} | set(actual.details.unread_attributes)
+    shown = {name: value for name, value in actual.attributes.items() if name not in loose}
+    expected = {name: value for name, value in reference.items() if name not in loose}
     return different_attributes(shown, expected, strict=True)
 
 
-def _alike(ours: np.dtype[Any], theirs: np.dtype[Any]) -> bool:
+def _alike(actual: np.dtype[Any], reference: np.dtype[Any]) -> bool:
     """Whether two dtypes mean the same: xarray shows native byte order always, and strings as
     whatever fits the values.
     """
-    if ours.kind in "SOU" and theirs.kind in "SOUT":
+    if actual.kind in "SOU" and reference.kind in "SOUT":
         return True
-    if ours.names is not None and theirs.names is not None:  # padding is no difference
-        return ours.names == theirs.names and all(_alike(ours[name], theirs[name]) for name in ours.names)
-    return ours == theirs or (ours.names is None and ours.newbyteorder("=") == theirs)
+    if actual.names is not None and reference.names is not None:  # padding is no difference
+        return actual.names == reference.names and all(_alike(actual[name], reference[name]) for name in actual.names)
+    return actual == reference or (actual.names is None and actual.newbyteorder("=") == reference)
 
 
 def _has_value(value: Any) -> bool:
     return not isinstance(value, h5py.Empty | h5py.Reference | netCDF4.EnumType)
 
 
-def _variable(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> Iterator[Finding]:
+def _variable(reference: Any, actual: Any, root: Any, path: str, engine: str) -> Iterator[Finding]:
     try:
-        problems = [problem for problem in _differences(theirs, ours, root, path, engine) if problem]
+        problems = [problem for problem in _differences(reference, actual, root, path, engine) if problem]
     except InsituError as error:
         yield Finding(path, "refused", f"{type(error).__name__}: {error}")
     except Exception as error:
@@ -127,24 +127,28 @@ def _variable(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> Iter
         yield from findings or [Finding(path, "equal")]
 
 
-def _differences(theirs: Any, ours: Any, root: Any, path: str, engine: str) -> Iterator[str]:
-    phony = engine == "h5netcdf" and any("phony_dim" in name for name in ours.dims)
+def _differences(reference: Any, actual: Any, root: Any, path: str, engine: str) -> Iterator[str]:
+    phony = engine == "h5netcdf" and any("phony_dim" in name for name in actual.dims)
     # netCDF does not know what HDF-EOS calls its dimensions.
-    told = path.strip("/").startswith("HDFEOS/") and all("phony_dim" in name for name in theirs.dims)
-    if ours.dims != theirs.dims and not phony and not told:
-        yield f"dims {ours.dims}, not {theirs.dims}"
-    if ours.shape != theirs.shape:
-        yield f"shape {ours.shape}, not {theirs.shape}"
+    unnamed = path.strip("/").startswith("HDFEOS/") and all("phony_dim" in name for name in reference.dims)
+    if actual.dims != reference.dims and not phony and not unnamed:
+        yield f"dims {actual.dims}, not {reference.dims}"
+    if actual.shape != reference.shape:
+        yield f"shape {actual.shape}, not {reference.shape}"
         return
-    if not _alike(ours.dtype, theirs.dtype):
-        yield f"dtype {ours.dtype}, not {theirs.dtype}"
-    yield _attribute_problem(theirs.attrs, ours)
-    if theirs.nbytes > MOST_BYTES or _undefined(ours):
+    if not _alike(actual.dtype, reference.dtype):
+        yield f"dtype {actual.dtype}, not {reference.dtype}"
+    yield _attribute_problem(reference.attrs, actual)
+    if reference.nbytes > MOST_BYTES or _undefined(actual):
         return
-    if engine == "netcdf4" and ours.dtype.names and any(ours.dtype[name].kind == "S" for name in ours.dtype.names):
+    if (
+        engine == "netcdf4"
+        and actual.dtype.names
+        and any(actual.dtype[name].kind == "S" for name in actual.dtype.names)
+    ):
         return  # netCDF4 (1.7) takes such strings for single characters, and reads all fields behind them wrongly
     try:
-        expected = theirs.values
+        expected = reference.values
     except Exception as error:  # the oracle's, and reported
         yield f"oracle: {type(error).__name__}: {error}"
         return

@@ -27,14 +27,14 @@ def compare(path: str) -> list[Finding]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ours = read_ours(path)
-        theirs = _open_theirs(path, [] if isinstance(ours, Finding) else ours)
-        return [ours] if isinstance(ours, Finding) else [*_compare_arrays(ours, theirs)]
+        actual = read_ours(path)
+        expected = _open_theirs(path, [] if isinstance(actual, Finding) else actual)
+        return [actual] if isinstance(actual, Finding) else [*_compare_arrays(actual, expected)]
 
 
-def _compare_arrays(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[Finding]:
-    for name in sorted({*theirs, *ours}):
-        our, their = ours.get(name), theirs.get(name)
+def _compare_arrays(actual: dict[str, Any], expected: dict[str, Any]) -> Iterator[Finding]:
+    for name in sorted({*expected, *actual}):
+        our, their = actual.get(name), expected.get(name)
         if isinstance(our, Finding):
             yield our
         elif our is None:

@@ -44,9 +44,9 @@ def _plain(values: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def different_values(ours: Any, theirs: Any) -> str:
+def different_values(actual: Any, expected: Any) -> str:
     """Say how two arrays differ; "" if they do not."""
-    left, right = _plain(ours), _plain(theirs)
+    left, right = _plain(actual), _plain(expected)
     if left.dtype.kind == "O" and not left.shape and right.shape and isinstance(left.item(), np.ndarray):
         left = _plain(left.item())  # of a scalar, h5py gives the sequence itself
     if left.shape != right.shape:
@@ -104,11 +104,11 @@ def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.frombuffer(flat.tobytes(), "u1").reshape(flat.size, flat.dtype.itemsize)
 
 
-def same_dtype(ours: Any, theirs: Any) -> bool:
+def same_dtype(actual: Any, expected: Any) -> bool:
     """Whether two dtypes are the same to NumPy; padding and metadata (an enumeration's names)
     aside.
     """
-    (left, inside), (right, other) = flattened(np.dtype(ours)), flattened(np.dtype(theirs))
+    (left, inside), (right, other) = flattened(np.dtype(actual)), flattened(np.dtype(expected))
     if inside != other:
         return False
     if left.kind == "V" and "ref" in (right.metadata or {}):
@@ -142,25 +142,25 @@ def overlapping(dtype: np.dtype[Any]) -> bool:
     )
 
 
-def different_attributes(ours: Mapping[str, Any], theirs: Mapping[str, Any], *, strict: bool) -> str:
+def different_attributes(actual: Mapping[str, Any], expected: Mapping[str, Any], *, strict: bool) -> str:
     """Say how two sets of attributes differ; "" if they do not. `strict`: dtype and form (scalar,
     array) count too.
     """
-    if missing := [name for name in theirs if name not in ours]:
+    if missing := [name for name in expected if name not in actual]:
         return f"attributes missing: {missing[:5]}"
-    if extra := [name for name in ours if name not in theirs]:
+    if extra := [name for name in actual if name not in expected]:
         return f"attributes too many: {extra[:5]}"
 
-    for name, value in theirs.items():
-        if problem := _different(ours[name], value, strict):
+    for name, value in expected.items():
+        if problem := _different(actual[name], value, strict):
             return f"attribute {name}: {problem}"
     return ""
 
 
-def _different(ours: Any, theirs: Any, strict: bool) -> str:
-    if strict and isinstance(theirs, str | list) and type(ours) is not type(theirs):
-        return f"{ours!r:.60} ({type(ours).__name__}), not {theirs!r:.60} ({type(theirs).__name__})"
-    left, right = _plain(ours), _plain(theirs)
+def _different(actual: Any, expected: Any, strict: bool) -> str:
+    if strict and isinstance(expected, str | list) and type(actual) is not type(expected):
+        return f"{actual!r:.60} ({type(actual).__name__}), not {expected!r:.60} ({type(expected).__name__})"
+    left, right = _plain(actual), _plain(expected)
     if not strict:
         if (
             right.dtype.kind == "O"
@@ -169,11 +169,11 @@ def _different(ours: Any, theirs: Any, strict: bool) -> str:
             and left.dtype.kind != "O"
         ):
             right = _plain(right.item())  # of one sequence, netCDF shows the sequence
-        if left.size == 0 or right.size == 0 or theirs is None:
+        if left.size == 0 or right.size == 0 or expected is None:
             return (
                 ""
-                if left.size == right.size or (_empty(ours) and _empty(theirs))
-                else f"{ours!r:.60}, not {theirs!r:.60}"
+                if left.size == right.size or (_empty(actual) and _empty(expected))
+                else f"{actual!r:.60}, not {expected!r:.60}"
             )
         left, right = left.reshape(-1), right.reshape(-1)
     return different_values(left, right)

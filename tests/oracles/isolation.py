@@ -91,19 +91,19 @@ def environment() -> dict[str, str]:
 
 
 def _start(comparison: str) -> subprocess.Popen[str]:
-    with tempfile.TemporaryFile("w+") as told:
+    with tempfile.TemporaryFile("w+") as output:
         worker = subprocess.Popen(
             [sys.executable, __file__, comparison],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=output,
             text=True,
             env=environment(),
         )
         assert worker.stdout is not None
         if worker.stdout.readline() != READY:  # an error here is one of the comparison itself, not of a file
-            told.seek(0)
-            raise RuntimeError(f"no worker for {comparison}: {told.read()}")
+            output.seek(0)
+            raise RuntimeError(f"no worker for {comparison}: {output.read()}")
     return worker
 
 

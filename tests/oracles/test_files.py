@@ -1,5 +1,7 @@
 """Do the files of `tests/files` whose formats have no module of their own here agree with their
 readers, and is each of them accounted for?
+
+Modules: formats/zarr/sharded.py, formats/zarr/zip_store.py
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ def test_pyhdf_agrees(path: Path) -> None:
     group = insitu.scan(path, decode=False)
     assert group.arrays.keys() >= file.datasets().keys()
     for name in file.datasets():
-        theirs = file.select(name)
-        assert not different_values(insitu.read(group, name, decode=False), theirs[:])
-        assert {"units": group.arrays[name].attributes.get("units")} == {"units": theirs.attributes().get("units")}
+        expected = file.select(name)
+        assert not different_values(insitu.read(group, name, decode=False), expected[:])
+        assert {"units": group.arrays[name].attributes.get("units")} == {"units": expected.attributes().get("units")}
     file.end()
 
 
@@ -59,9 +61,9 @@ def test_zarr_python_agrees(path: Path) -> None:
     group = insitu.scan(path, decode=False)
     compared = 0
     with zarr.storage.ZipStore(path, mode="r", compression=zipfile.ZIP_STORED) as store:
-        theirs = zarr.open_group(store, mode="r")
+        expected = zarr.open_group(store, mode="r")
         for name, _ in group.all_arrays():
-            values: Any = theirs[name][...]  # type: ignore[index]
+            values: Any = expected[name][...]  # type: ignore[index]
             assert not different_values(insitu.read(group, name, decode=False), np.asarray(values))
             compared += 1
     assert compared >= 6
@@ -69,18 +71,18 @@ def test_zarr_python_agrees(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((FILES / "zarr").glob("*.zarr")), ids=lambda path: path.name)
 def test_xarray_agrees_on_zarr(path: Path) -> None:
-    with xarray.open_zarr(path, consolidated=path.name == "xarray_v2.zarr") as theirs:
-        xarray.testing.assert_identical(insitu.open_dataset(path).load(), theirs.load())
+    with xarray.open_zarr(path, consolidated=path.name == "xarray_v2.zarr") as expected:
+        xarray.testing.assert_identical(insitu.open_dataset(path).load(), expected.load())
 
 
 def test_references_of_kerchunk() -> None:
     """They point at a file of ours; the values must be those of that file."""
     path = FILES / "references" / "kerchunk_hdf5.json"
-    with xarray.open_dataset(FILES / "hdf5" / "xarray_netcdf4.nc", engine="netcdf4") as theirs:
-        ours = insitu.open_dataset(path).load()
-        assert ours.variables.keys() == theirs.variables.keys()
-        for name in theirs.variables:
-            np.testing.assert_array_equal(ours[name], theirs[name])
+    with xarray.open_dataset(FILES / "hdf5" / "xarray_netcdf4.nc", engine="netcdf4") as expected:
+        actual = insitu.open_dataset(path).load()
+        assert actual.variables.keys() == expected.variables.keys()
+        for name in expected.variables:
+            np.testing.assert_array_equal(actual[name], expected[name])
 
 
 def test_repository_of_icechunk() -> None:
@@ -88,5 +90,5 @@ def test_repository_of_icechunk() -> None:
     path = FILES / "references" / "icechunk"
     repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
     store = repository.readonly_session("main").store
-    with xarray.open_zarr(store, zarr_format=3, consolidated=False) as theirs:
-        xarray.testing.assert_identical(insitu.open_dataset(path).load(), theirs.load())
+    with xarray.open_zarr(store, zarr_format=3, consolidated=False) as expected:
+        xarray.testing.assert_identical(insitu.open_dataset(path).load(), expected.load())

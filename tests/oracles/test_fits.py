@@ -1,4 +1,7 @@
-"""Do scans and values of FITS files made by others agree with astropy?"""
+"""Do scans and values of FITS files made by others agree with astropy?
+
+Modules: formats/fits/codecs/hcompress.py, formats/fits/codecs/plio.py, formats/fits/codecs/table_heap.py
+"""
 
 from __future__ import annotations
 
@@ -60,9 +63,9 @@ def test_astropy_agrees(path: Path) -> None:
                 assert own not in group.arrays
                 continue
             if unit.is_image:
-                ours = _meant(group, own)
-                np.testing.assert_allclose(ours, unit.data.astype(ours.dtype), rtol=1e-6)
-                assert ours.dtype.kind == unit.data.dtype.kind
+                actual = _meant(group, own)
+                np.testing.assert_allclose(actual, unit.data.astype(actual.dtype), rtol=1e-6)
+                assert actual.dtype.kind == unit.data.dtype.kind
             else:
                 _table(group, own, unit)
 
@@ -72,15 +75,15 @@ def _table(group: Any, name: str, unit: Any) -> None:
         path = f"{name}/{column.name}"
         if path in group.problems:
             continue
-        ours, theirs = _meant(group, path), np.asarray(unit.data[column.name])
-        if theirs.dtype.kind == "O":
-            for own, other in zip(ours.reshape(-1), theirs.reshape(-1), strict=True):
+        actual, expected = _meant(group, path), np.asarray(unit.data[column.name])
+        if expected.dtype.kind == "O":
+            for own, other in zip(actual.reshape(-1), expected.reshape(-1), strict=True):
                 np.testing.assert_array_equal(own, np.asarray(other))
-        elif theirs.dtype.kind == "U":
+        elif expected.dtype.kind == "U":
             # Blanks at the end mean nothing; astropy keeps them in tables of text.
-            assert [text.decode("latin-1").rstrip() for text in ours.reshape(-1)] == [
-                text.rstrip() for text in theirs.reshape(-1).tolist()
+            assert [text.decode("latin-1").rstrip() for text in actual.reshape(-1)] == [
+                text.rstrip() for text in expected.reshape(-1).tolist()
             ]
         else:
-            assert ours.dtype.kind == theirs.dtype.kind or "scale_factor" in group.array(path).attributes
-            np.testing.assert_allclose(ours.reshape(theirs.shape), theirs.astype(ours.dtype))
+            assert actual.dtype.kind == expected.dtype.kind or "scale_factor" in group.array(path).attributes
+            np.testing.assert_allclose(actual.reshape(expected.shape), expected.astype(actual.dtype))

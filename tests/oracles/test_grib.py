@@ -140,13 +140,13 @@ def _groups(tree: VirtualGroup) -> list[str | None]:
 def test_datasets_are_those_of_cfgrib(path: Path) -> None:
     if path.name in SLOW and not EVERYTHING:
         pytest.skip("set INSITU_ALL=1")
-    ours = [insitu.open_dataset(path, group=name) for name in _groups(insitu.scan(path, decode=False))]
-    theirs = _theirs(path)
-    assert len(ours) == len(theirs)
-    for dataset in theirs:
-        same = [own for own in ours if _identical(own, dataset)]
+    actual = [insitu.open_dataset(path, group=name) for name in _groups(insitu.scan(path, decode=False))]
+    expected = _theirs(path)
+    assert len(actual) == len(expected)
+    for dataset in expected:
+        same = [own for own in actual if _identical(own, dataset)]
         assert same, f"{list(dataset.data_vars)} of {dict(dataset.sizes)}"
-        ours = [own for own in ours if own is not same[0]]
+        actual = [own for own in actual if own is not same[0]]
 
 
 def _identical(one: xarray.Dataset, other: xarray.Dataset) -> bool:

@@ -34,7 +34,7 @@ def header_places(path: Path) -> list[int]:
     """Return the places of bytes that say what the other bytes mean."""
     data = path.read_bytes()
     if path.suffix == ".nc":
-        return list(range(read_header(data, len(data), lambda offset, length: data[offset : offset + length], "").size))
+        return list(range(read_header(data, len(data), lambda offset, length: data[offset : offset + length]).size))
     if path.suffix == ".fits":
         cards = [
             at for at in range(0, len(data), 80) if data[at + 8 : at + 10] == b"= " and data[at : at + 80].isascii()
@@ -103,16 +103,16 @@ def _by_unit(found: dict[str, Any], units: list[str]) -> dict[str, Any]:
     return numbered
 
 
-def is_equal(ours: Any, theirs: Any, format_name: str) -> bool:
+def is_equal(actual: Any, expected: Any, format_name: str) -> bool:
     """Whether the values are the same; astropy scales in other types, and drops axes."""
-    ours, theirs = np.asarray(ours), np.asarray(theirs)
-    if ours.dtype.kind == "O":
-        return ours.shape == theirs.shape and all(map(np.array_equal, ours.flat, theirs.flat))
-    if format_name == "fits" and ours.size == theirs.size:
-        ours = ours.reshape(theirs.shape)
-        if ours.dtype.kind in "fc":
-            return bool(np.allclose(ours, theirs, equal_nan=True))
-    return np.array_equal(ours, theirs, equal_nan=ours.dtype.kind in "fc" and theirs.dtype.kind in "fc")
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    if actual.dtype.kind == "O":
+        return actual.shape == expected.shape and all(map(np.array_equal, actual.flat, expected.flat))
+    if format_name == "fits" and actual.size == expected.size:
+        actual = actual.reshape(expected.shape)
+        if actual.dtype.kind in "fc":
+            return bool(np.allclose(actual, expected, equal_nan=True))
+    return np.array_equal(actual, expected, equal_nan=actual.dtype.kind in "fc" and expected.dtype.kind in "fc")
 
 
 @pytest.mark.parametrize("format_name", ["netcdf3", "fits", "tiff"])
@@ -131,16 +131,16 @@ def test_what_is_read_was_there(tmp_path: Path, format_name: str) -> None:
     verdicts: Counter[str] = Counter()
     wrong: list[str] = []
     with np.errstate(all="ignore"):
-        for mutant, theirs in zip(origin, read_by_reference(format_name, origin, LONG), strict=True):
+        for mutant, expected in zip(origin, read_by_reference(format_name, origin, LONG), strict=True):
             try:
-                ours = read_ours(mutant, format_name)
+                actual = read_ours(mutant, format_name)
             except InsituError:
                 verdicts["refused"] += 1
                 continue
-            verdicts["read"] += bool(ours)
-            verdicts["compared"] += bool(theirs)
-            for name, values in ours.items():
-                known = [found[name] for found in (*theirs, whole[origin[mutant]]) if name in found]
+            verdicts["read"] += bool(actual)
+            verdicts["compared"] += bool(expected)
+            for name, values in actual.items():
+                known = [found[name] for found in (*expected, whole[origin[mutant]]) if name in found]
                 if known and not any(is_equal(values, other, format_name) for other in known):
                     wrong.append(f"{mutant.name}: {name} {values.shape} {values.dtype}")
     assert not wrong

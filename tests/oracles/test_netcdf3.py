@@ -54,9 +54,9 @@ def test_scipy_agrees(path: Path) -> None:
     with oracle:
         group = insitu.scan(path, decode=False)
         for name, array in group.arrays.items():
-            theirs = oracle.variables.get(name)
-            if theirs is None or theirs.data is None:
+            reference = oracle.variables.get(name)
+            if reference is None or reference.data is None:
                 continue
-            expected = np.asarray(theirs.data)
+            expected = np.asarray(reference.data)
             if expected.size == array.size:
                 assert not different_values(insitu.read(group, name, decode=False), expected.reshape(array.shape)), name

@@ -34,7 +34,7 @@ def test_h5py_agrees(first: int, tmp_path: Path) -> None:
     paths = sorted(tmp_path.glob("*.h5"))
     equal = 0
     for path, findings in findings_of("hdf5", paths, seconds=60):
-        ours = [finding for finding in findings if not finding.why.startswith(DIED)]
-        assert not lines_of(ours, (*BAD, "refused")), path.name
+        actual = [finding for finding in findings if not finding.why.startswith(DIED)]
+        assert not lines_of(actual, (*BAD, "refused")), path.name
         equal += sum(finding.verdict == "equal" for finding in findings)
     assert equal > LEAST_EQUAL

@@ -89,13 +89,13 @@ def _tifffile(path: Path, page: int) -> np.ndarray[Any, Any] | None:
     return None
 
 
-def _equal(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any] | None) -> bool:
+def _equal(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any] | None) -> bool:
     """Whether the values are the same; GDAL widens float16, narrows complex integers, and tifffile
     shows bits as bool.
     """
-    if theirs is None or ours.shape != theirs.shape:
+    if expected is None or actual.shape != expected.shape:
         return False
-    return np.array_equal(ours, theirs.astype(ours.dtype), equal_nan=ours.dtype.kind in "fc")
+    return np.array_equal(actual, expected.astype(actual.dtype), equal_nan=actual.dtype.kind in "fc")
 
 
 def _corners_agree(path: Path, group: Any) -> None:
@@ -103,10 +103,10 @@ def _corners_agree(path: Path, group: Any) -> None:
     height, width = group.arrays["band_data"].shape[-2:]
     for row, column in ((0, 0), (height // 2, width // 2), (max(height - 90, 0), max(width - 70, 0))):
         rows, columns = min(90, height - row), min(70, width - column)
-        ours = insitu.read(
+        actual = insitu.read(
             group, "band_data", (..., slice(row, row + rows), slice(column, column + columns)), decode=False
         )
-        assert _equal(ours, _rasterio(path, Window(column, row, columns, rows)))
+        assert _equal(actual, _rasterio(path, Window(column, row, columns, rows)))
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -120,23 +120,23 @@ def test_values_agree(path: Path) -> None:
         if array.size > MOST_PIXELS:
             _corners_agree(path, group)
             return
-        ours = insitu.read(group, "band_data", decode=False)
+        actual = insitu.read(group, "band_data", decode=False)
     except InsituError:
         assert path.name in REFUSED
         return
-    first = ours[0] if "page" in array.dims else ours
+    first = actual[0] if "page" in array.dims else actual
     if not _equal(first, _rasterio(path)):
         assert path.name in AS_TIFFFILE
         assert _equal(first, _tifffile(path, 0))
     if "page" in array.dims:
         for page in range(1, array.shape[0]):
-            assert _equal(ours[page], _tifffile(path, page))
+            assert _equal(actual[page], _tifffile(path, page))
     for name, overview in group.groups.items():
         if "band_data" in overview.arrays:
             level = int(name.rpartition("_")[2])
             values = insitu.read(overview, "band_data", decode=False)
-            theirs = _rasterio(path, overview_level=level) if name.startswith("overview") else _tifffile(path, level)
-            assert _equal(values, theirs), name
+            expected = _rasterio(path, overview_level=level) if name.startswith("overview") else _tifffile(path, level)
+            assert _equal(values, expected), name
 
 
 def test_few_are_refused(corpus: Path) -> None:

@@ -14,6 +14,7 @@ Tests may carry the same markers by hand. `make quick` leaves all of them out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,18 +32,18 @@ PEERS = ("references/test_peers.py", "server/test_active_storage.py", "server/te
 BROWSER = ("server/test_zarr_view.py::test_zarrita",)
 SLOW = (
     "codecs/test_chain.py::test_bombs",
-    "cli/test_cli.py", "cli/test_keeping.py", "cli/test_verbs.py::test_a_killed_scan_goes_on",
-    "cli/test_verbs.py::test_scan_o",
-    "combining/test_law.py", "combining/test_open_many.py::test_dask_client",
-    "combining/test_open_many.py::test_executors_agree", "combining/test_scale.py",
+    "cli/test_cli.py", "cli/test_saved_archives.py", "cli/test_scan_and_read.py::test_a_killed_scan_goes_on",
+    "cli/test_scan_and_read.py::test_scan_o",
+    "combining/test_like_xarray.py", "xarray_bridge/test_open_many.py::test_dask_client",
+    "xarray_bridge/test_open_many.py::test_executors_agree", "combining/test_combine_files_work.py",
     "examples/", "formats/fits/test_scan.py::test_flipped_bytes_do_no_harm",
     "formats/grib/test_inventory.py::test_at_random",
     "formats/grib/test_inventory.py::test_every_level_and_every_forecast",
     "formats/netcdf3/test_scan.py::test_flipped_bytes_do_no_harm",
-    "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_scale.py",
+    "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_join_scale.py",
     "oracles/test_damage.py::test_a_damaged_file", "oracles/test_generated.py", "oracles/test_strange.py",
     "random_programs/",
-    "reducing/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py",
+    "active/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py",
     "server/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
 )  # fmt: skip
 """Beginnings of the names of tests that take seconds, by the durations that `make test` prints."""
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _markers(item: pytest.Item) -> Iterator[str]:
     name = f"{item.path.relative_to(TESTS).as_posix()}::{item.nodeid.partition('::')[2]}"
-    if name.startswith(REMOTE) or any(STARTERS & _names(function) for function in _functions(item)):
+    if name.startswith(REMOTE) or any(map(_starts_server, _functions(item))):
         yield "servers"
     if "corpus" in getattr(item, "fixturenames", ()):
         yield "corpus"
@@ -80,6 +81,7 @@ def _functions(item: pytest.Item) -> Iterator[Any]:
         yield definitions[-1].func
 
 
-def _names(function: Any) -> set[str]:
+@functools.cache  # one fixture serves thousands of tests
+def _starts_server(function: Any) -> bool:
     code = getattr(function, "__code__", None)
-    return set(code.co_names) if code is not None else set()
+    return code is not None and not STARTERS.isdisjoint(code.co_names)

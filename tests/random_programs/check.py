@@ -105,21 +105,21 @@ def check(opened: Opened, program: Program, expected: list[Any], dice: Random) -
 
 def _compare_first(program: Program, expected: list[Any], loaded: xr.Dataset, ds: xr.Dataset) -> tuple[str, Any]:
     """Compare the first run with the oracle; return the difference and the result."""
-    ours, oracle, is_synced = {**NAMES, "ds": ds}, Oracle({"ds": loaded}), False
+    names, oracle, is_synced = {**NAMES, "ds": ds}, Oracle({"ds": loaded}), False
     had_elementary = False
     for number, step in enumerate(program.steps):
         is_last = number == len(program.steps) - 1
-        if step.rule == "reduction" and number and not _is_virtual(ours["x"]):
+        if step.rule == "reduction" and number and not _is_virtual(names["x"]):
             step, is_synced = replace(step, rule="composed"), True  # values in memory: NumPy's own arithmetic
         rounding = oracle.rounding(step)
         wanted = oracle.apply(step) if is_synced else expected[number]
         oracle.names[step.target] = wanted
         with quiet(), xr.set_options(**PLAIN):
             try:
-                exec(step.text, ours)
+                exec(step.text, names)
                 if step.rule == "exact" and not is_last:
                     continue
-                found = settle(ours[step.target] if is_last else _pickled(ours[step.target]))
+                found = settle(names[step.target] if is_last else _pickled(names[step.target]))
             except Exception as error:
                 found = Failure(error)
         if isinstance(found, Failure) and not is_last:

@@ -6,7 +6,8 @@ and the command that runs it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -32,17 +33,24 @@ def _assert_no_difference(level: str, opened: Opened, numbers: range) -> None:
     assert not failures, f"{len(failures)} of {len(cases)} programs differ\n\n" + "\n\n".join(map(str, failures[:5]))
 
 
+@pytest.fixture(scope="module")
+def opened_archive(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Opened]:
+    """The archive of a seed, made once for all programs."""
+    folder = tmp_path_factory.mktemp("archives")
+    return functools.cache(lambda seed: open_archive(seed, folder))
+
+
 @pytest.mark.parametrize("seed", ARCHIVES)
-def test_loaded_archives_are_identical(seed: int, tmp_path: Path) -> None:
-    opened = open_archive(seed, tmp_path)
+def test_loaded_archives_are_identical(seed: int, opened_archive: Callable[[int], Opened]) -> None:
+    opened = opened_archive(seed)
     assert difference(opened.fresh().load(), opened.archive.loaded) == ""
     assert difference(opened.saved().load(), opened.archive.loaded) == ""
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("seed", ARCHIVES)
-def test_programs(level: str, seed: int, tmp_path: Path) -> None:
-    _assert_no_difference(level, open_archive(seed, tmp_path), range(PROGRAMS[level]))
+def test_programs(level: str, seed: int, opened_archive: Callable[[int], Opened]) -> None:
+    _assert_no_difference(level, opened_archive(seed), range(PROGRAMS[level]))
 
 
 @pytest.fixture(scope="module")

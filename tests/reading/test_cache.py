@@ -1,4 +1,7 @@
-"""Decoded chunks are kept up to a number of bytes, and made once however many threads want them."""
+"""Decoded chunks are kept up to a number of bytes, and made once however many threads want them.
+
+Modules: reading/fetch.py, reading/read_selection.py
+"""
 
 from __future__ import annotations
 

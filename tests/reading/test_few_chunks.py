@@ -1,4 +1,7 @@
-"""A box of a few compressed chunks is planned in plain numbers: the values are those of h5py."""
+"""A box of a few compressed chunks is planned in plain numbers: the values are those of h5py.
+
+Modules: reading/plan.py, reading/read.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tiles of a few kinds, planned by kind: the values are those of tiles planned one by one."""
+"""Tiles of a few kinds, planned by kind: the values are those of tiles planned one by one.
+
+Modules: reading/request_cost.py, reading/scatter.py, reading/select_cells.py, reading/trim_ranges.py
+"""
 
 from __future__ import annotations
 

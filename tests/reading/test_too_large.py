@@ -1,4 +1,7 @@
-"""A selection that no memory can hold is an error of ours that says what to select."""
+"""A selection that no memory can hold is an error of ours that says what to select.
+
+Modules: reading/estimate.py
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Any archive as a Zarr store: by zarr-python's own rules for stores, beside a store in memory with
 the same keys, and by value.
+
+Modules: reading/fetch_and_decode.py, reading/read_context.py, verbs.py
 """
 
 from __future__ import annotations
@@ -232,23 +234,23 @@ def test_beside_a_store_in_memory(file: Path, zarr_format: int) -> None:
     store = insitu.zarr_store(file, zarr_format=zarr_format)
     plain = memory(store)
     for prefix in ("", "g", "g/h", "packed", "packed/c/1", "g/sparse", "nothing"):
-        ours, theirs = (sorted(sync(_collect_aiterator(s.list_dir(prefix)))) for s in (store, plain))
-        assert ours == theirs, prefix
+        actual, expected = (sorted(sync(_collect_aiterator(s.list_dir(prefix)))) for s in (store, plain))
+        assert actual == expected, prefix
         at = f"{prefix}/" if prefix else ""
-        ours, theirs = (sorted(sync(_collect_aiterator(s.list_prefix(at)))) for s in (store, plain))
-        assert ours == theirs, prefix
+        actual, expected = (sorted(sync(_collect_aiterator(s.list_prefix(at)))) for s in (store, plain))
+        assert actual == expected, prefix
         assert sync(store.is_empty(prefix)) == sync(plain.is_empty(prefix))
     for key in sync(_collect_aiterator(plain.list())):
         assert sync(store.getsize(key)) == sync(plain.getsize(key))
     random = np.random.default_rng(1)
-    ours, theirs = (zarr.open_group(s, mode="r") for s in (store, plain))
+    actual, expected = (zarr.open_group(s, mode="r") for s in (store, plain))
     for name in ("packed", "g/sparse"):
         for _ in range(20):
             key = tuple(
                 slice(*sorted(random.integers(0, n + 1, 2).tolist()), int(random.integers(1, 4)))
-                for n in ours[name].shape
+                for n in actual[name].shape
             )
-            np.testing.assert_array_equal(ours[name][key], theirs[name][key])
+            np.testing.assert_array_equal(actual[name][key], expected[name][key])
 
 
 def test_pickled_it_reads_the_same(file: Path) -> None:

@@ -4,6 +4,8 @@ errors and all.
 xarray sums floats in their own type; we do in float64. So numbers are compared with xarray's of the
 values in the widest type, rounded to the type that it gives for the values as they are; types and
 missing answers with xarray's as they are.
+
+Modules: reducing/reduce_chunks.py
 """
 
 from __future__ import annotations

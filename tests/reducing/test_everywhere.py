@@ -1,5 +1,7 @@
 """Random arrays, types, codecs, selections, axes and missing rules: NumPy's masked arrays, here and
 on a server; and the founding contract.
+
+Modules: storage.py
 """
 
 from __future__ import annotations
@@ -152,12 +154,12 @@ def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.Mon
         if case["fused"]:
             patch.setattr(reduce_chunks, "BLOCK_BYTES", 1)
             patch.setattr(reduce_chunks, "FUSED_BYTES", 0)
-        packing, want = packed(case)
+        packing, expected = packed(case)
         array = stored(root / "case", case["values"], case["cut"], case["chain"], packing)
         if packing is not None:
-            array = VirtualArray(array.shape, want.dtype, array.dims, array.tiles, array.origins)
-        part = want
-        for axis in reversed(range(want.ndim)):
+            array = VirtualArray(array.shape, expected.dtype, array.dims, array.tiles, array.origins)
+        part = expected
+        for axis in reversed(range(expected.ndim)):
             part = part[(slice(None),) * axis + (case["selection"][axis],)]
         part = np.ma.asarray(part)
         axes = None if case["axes"] is None else [axis for axis in case["axes"] if axis < part.ndim]
@@ -184,10 +186,10 @@ def check(found: dict[str, np.ndarray], part: Any, along: tuple[int, ...], skipn
     np.testing.assert_array_equal(found["count"], np.sum(~mask, axis=along))
     lost = mask.any(axis=along) if skipna is False else mask.all(axis=along)
     for method in ("min", "max", "mean", "std"):
-        want = np.where(
+        expected = np.where(
             lost, np.nan, np.ma.filled(np.ma.asarray(getattr(np.ma, method)(wide, axis=along)).astype("f8"), np.nan)
         )
-        np.testing.assert_allclose(found[method].astype("f8"), want, rtol=1e-5, atol=1e-4, err_msg=method)
+        np.testing.assert_allclose(found[method].astype("f8"), expected, rtol=1e-5, atol=1e-4, err_msg=method)
     total = np.where(
         skipna is False and mask.any(axis=along), np.nan, np.ma.filled(np.ma.asarray(np.ma.sum(wide, axis=along)), 0)
     )
@@ -244,10 +246,10 @@ def test_the_contract_with_every_codec(root: Path, place: tuple[str, Active | No
     flat = values.ravel()
     np.testing.assert_array_equal(storage.read(chunk, active=active), values)
     spans = [(50, 4), (2, 3), (2, 1), (7, 0)]
-    want = np.concatenate([flat[first : first + many] for first, many in spans])
-    np.testing.assert_array_equal(storage.read(chunk, spans, active=active), want)
+    expected = np.concatenate([flat[first : first + many] for first, many in spans])
+    np.testing.assert_array_equal(storage.read(chunk, spans, active=active), expected)
     assert storage.read(chunk, [], active=active).shape == (0,)
-    assert storage.reduce(chunk, ReductionQuery.of("sum"), spans, active=active)["sum"] == want.astype("f8").sum()
+    assert storage.reduce(chunk, ReductionQuery.of("sum"), spans, active=active)["sum"] == expected.astype("f8").sum()
     query = ReductionQuery.of(["max", "count", "histogram"], axes=1, edges=[0, 100, 300])
     several = storage.reduce(chunk, query, active=active)
     np.testing.assert_array_equal(several["max"], values.max(1))

@@ -1,4 +1,7 @@
-"""Groups of rows: what NumPy gives group by group, from values, side by side or scattered."""
+"""Groups of rows: what NumPy gives group by group, from values, side by side or scattered.
+
+Modules: reducing/grouped_statistics.py, reducing/query.py, reducing/reduce_expression.py
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from insitu.model import Codec
 from insitu.reading import ReadContext, ReadStatistics, SourcePool
 from insitu.reducing import Reduction, group_rows
 from insitu.reducing.group_rows import merge_groups, reduce_rows
-from insitu.reducing.grouped_statistics import Groups
+from insitu.reducing.grouped_statistics import GroupedFolding, Groups
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce_expression import group_expression
+from insitu.reducing.reduce_expression import fold_expression
 from insitu.sources import MemorySource
 from reducing.test_small_chunks import written
 
@@ -57,7 +60,7 @@ def test_like_numpy(name: str, axis: int, others: tuple[int, ...], monkeypatch: 
             reduction = Reduction((method,), values.dtype)
             lengths = [1 if number in others else length for number, length in enumerate(shape)]
             lengths[axis] = count
-            total = reduction.nothing(lengths)
+            total = reduction.empty_partial(lengths)
             where = tuple(slice(0, length) for length in lengths)
             for part in reduce_rows(values, axis, codes, others, reduction):
                 merge_groups(total, where, axis, part, reduction)
@@ -79,7 +82,8 @@ def test_every_chunk_once_and_no_partial_of_a_row(chunks: tuple[int, ...], monke
     monkeypatch.delattr(Reduction, "collapse")  # merges partials of single rows
     codes = CODES["months"]
     stored = Stored(array, ReadContext("t", sources=opened, tally=tally))
-    found = group_expression(stored, Groups(0, codes, 4), ReductionQuery.of(["mean"], (0,)))["mean"]
+    query = ReductionQuery.of(["mean"], (0,))
+    found = fold_expression(stored, lambda values: GroupedFolding(values, query, Groups(0, codes, 4)))["mean"]
     for code in range(4):
         np.testing.assert_allclose(found[code], values[codes == code].mean(0, dtype="f8"), rtol=1e-5, atol=1e-6)
     assert tally.chunks == np.prod([-(-n // c) for n, c in zip(values.shape, chunks, strict=True)])

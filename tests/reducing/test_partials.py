@@ -1,5 +1,8 @@
 """Partials: any way to cut the data and to put the pieces together again gives the same answer;
 they travel as plain arrays.
+
+Modules: reducing/block_facts.py, reducing/extremes.py, reducing/partial_fields.py, reducing/reductions.py,
+reducing/sums.py
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ def test_any_cut_in_any_order(data: st.DataObject) -> None:
     pieces = data.draw(
         st.permutations(steps(reduction, values, sorted(data.draw(st.lists(st.integers(0, 12), max_size=4)))))
     )
-    total = reduction.nothing((1, 3))
+    total = reduction.empty_partial((1, 3))
     for piece in pieces:
         total = reduction.merge(total, piece, reuse=True)
     whole = reduction.finalise(steps(reduction, values, [])[0], 12)

@@ -1,4 +1,7 @@
-"""The parts of a large reduction: the files of each folder."""
+"""The parts of a large reduction: the files of each folder.
+
+Modules: reducing/expression_values.py
+"""
 
 from __future__ import annotations
 

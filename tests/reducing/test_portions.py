@@ -1,4 +1,7 @@
-"""Portions of large reductions: where they end, and that their merged partials are the right ones."""
+"""Portions of large reductions: where they end, and that their merged partials are the right ones.
+
+Modules: engines/engine_protocol.py, reducing/fold_portions.py
+"""
 
 from __future__ import annotations
 
@@ -222,8 +225,8 @@ STATISTICS: dict[str, Any] = {
 @pytest.mark.parametrize("name", STATISTICS)
 @pytest.mark.usefixtures("small_portions")
 def test_portions_give_what_xarray_gives(daily: Path, name: str) -> None:
-    with xr.open_mfdataset(f"{daily}/*.nc", engine="h5netcdf") as theirs:
-        wanted = _with_xarray(name, theirs.load().assign(tas=theirs.tas.astype("f8")))
+    with xr.open_mfdataset(f"{daily}/*.nc", engine="h5netcdf") as expected:
+        wanted = _with_xarray(name, expected.load().assign(tas=expected.tas.astype("f8")))
     ds = open_daily(daily)
     found = ask_twice(lambda: STATISTICS[name](ds))
     # Formulas are computed in float32, as xarray does with these files.

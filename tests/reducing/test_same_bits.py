@@ -180,10 +180,10 @@ def test_the_command_line(
         with pytest.raises(SystemExit) as ended:
             insitu.cli.main()
         assert not ended.value.code
-        said = np.array(json.loads(capfd.readouterr().out)[method], "f4")
+        printed = np.array(json.loads(capfd.readouterr().out)[method], "f4")
         with insitu.open_dataset(folder / f"{name}.nc") as ds:
             part = ds.f4.isel(lat=slice(2, 4), lon=slice(2, 4))
-            assert same_bits(ask_twice(lambda: getattr(part, method)("time")).values, said)  # noqa: B023
+            assert same_bits(ask_twice(lambda: getattr(part, method)("time")).values, printed)  # noqa: B023
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

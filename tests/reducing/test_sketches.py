@@ -1,5 +1,8 @@
 """Histograms are NumPy's, whatever the parts; quantiles of t-digests keep their bound however the
 values come.
+
+Modules: reducing/empty_cells.py, reducing/plain_statistics.py, reducing/reduced_axes.py, reducing/result_layout.py,
+reducing/slabs.py
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ QUANTILES = np.array([0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1]
 
 
 def merged(reduction: Reduction, parts: list[np.ndarray]) -> Any:
-    total = reduction.nothing((1,))
+    total = reduction.empty_partial((1,))
     for part in parts:
         total = reduction.merge(total, reduction.step(part, (0,)))
     return total
@@ -93,7 +96,7 @@ def test_hard_data_keep_the_bound_however_they_are_merged(name: str, turn: Any) 
     reduction = Reduction(("tdigest",), np.dtype("f8"), ReductionRules(q=QUANTILES))
     parts = np.array_split(turn(values), 300)
     steps = [reduction.step(part, (0,)) for part in parts]
-    one_by_one = reduction.nothing((1,))
+    one_by_one = reduction.empty_partial((1,))
     for step in steps:
         one_by_one = reduction.merge(one_by_one, step)
     by_halves = reduction.collapse({"tdigest": np.stack([step["tdigest"] for step in steps])})
@@ -116,12 +119,12 @@ def test_few_values_are_exact(count: int) -> None:
 
 def test_missing_values_and_none_at_all() -> None:
     values = np.array([[1.0, np.nan, 3.0, 2.0], [np.nan] * 4, [4.0, 5.0, 6.0, 7.0]])
-    for skipna, want in ((True, [2.0, np.nan, 5.5]), (False, [np.nan, np.nan, 5.5])):
+    for skipna, expected in ((True, [2.0, np.nan, 5.5]), (False, [np.nan, np.nan, 5.5])):
         reduction = Reduction(("tdigest",), np.dtype("f8"), ReductionRules(skipna, q=0.5))
-        total = reduction.merge(reduction.nothing((3, 1)), reduction.step(values[:, :2], (1,)))
+        total = reduction.merge(reduction.empty_partial((3, 1)), reduction.step(values[:, :2], (1,)))
         total = reduction.merge(total, reduction.step(values[:, 2:], (1,)))
-        np.testing.assert_array_equal(reduction.finalise(total, 4)["tdigest"][:, 0], want)
-    empty = reduction.finalise(reduction.nothing((2,)), 0)["tdigest"]
+        np.testing.assert_array_equal(reduction.finalise(total, 4)["tdigest"][:, 0], expected)
+    empty = reduction.finalise(reduction.empty_partial((2,)), 0)["tdigest"]
     assert np.isnan(empty).all()
 
 
@@ -166,8 +169,8 @@ def test_histograms_are_numpys(seed: int, dtype: str, edges: list[int], axes: An
     gone = (0, 1, 2) if axes is None else axes
     kept = [axis for axis in range(3) if axis not in gone]
     rows = chosen.transpose(*kept, *gone).reshape(*(chosen.shape[axis] for axis in kept), -1)
-    want = np.apply_along_axis(lambda row: np.histogram(row[~np.isnan(row)], edges)[0], -1, rows.astype("f8"))
-    np.testing.assert_array_equal(np.moveaxis(found, 0, -1), want)
+    expected = np.apply_along_axis(lambda row: np.histogram(row[~np.isnan(row)], edges)[0], -1, rows.astype("f8"))
+    np.testing.assert_array_equal(np.moveaxis(found, 0, -1), expected)
 
 
 @pytest.mark.parametrize("edges", [[1], [2, 1], [0, np.nan], [[0, 1]], "x", [0, "x"], range(70_000), []])
@@ -184,6 +187,6 @@ def test_what_is_missing_to_ask() -> None:
     for q in (1.5, -0.1, [[0.5]]):
         reduction = Reduction(("tdigest",), np.dtype("f4"), ReductionRules(q=q))
         with pytest.raises(InsituError):
-            reduction.finalise(reduction.nothing(()), 0)
+            reduction.finalise(reduction.empty_partial(()), 0)
     with pytest.raises(UnsupportedError):
         Reduction(("tdigest",), np.dtype("M8[s]"), ReductionRules(q=0.5))

@@ -22,8 +22,9 @@ import insitu.cli
 from insitu.errors import UnsupportedError
 from insitu.expressions.nodes import Stored
 from insitu.reducing import ReductionQuery, ReductionRules, portions
-from insitu.reducing.reduce_expression import weigh_expression
+from insitu.reducing.reduce_expression import fold_expression
 from insitu.reducing.statistics import FIELDS, STATISTICS, Statistic
+from insitu.reducing.weighted_statistics import WeightedFolding
 from reducing.root_mean_square import declare, remove
 from server.serving import Server, serving
 
@@ -169,7 +170,8 @@ def test_a_new_statistic_of_groups(path: Path, values: np.ndarray, where: str, s
 def test_a_new_statistic_with_weights(path: Path, values: np.ndarray) -> None:
     weights = np.linspace(1, 3, 6)
     array = insitu.scan(path).array("t")
-    found = weigh_expression(Stored(array), {1: weights}, ReductionQuery.of("rms", (0, 1)))["rms"]
+    query = ReductionQuery.of("rms", (0, 1))
+    found = fold_expression(Stored(array), lambda values: WeightedFolding(values, query, {1: weights}))["rms"]
     there = np.isfinite(values) * weights[:, None]
     wanted = np.sqrt(np.nansum(np.square(values.astype("f8")) * there, axis=(0, 1)) / there.sum(axis=(0, 1)))
     np.testing.assert_allclose(found, wanted)

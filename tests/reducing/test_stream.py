@@ -1,5 +1,7 @@
 """Streaming: every chunk once, on threads, the same bits each time; what nobody wrote costs
 nothing; errors say where.
+
+Modules: model/gaps.py, reducing/kernel_statistics.py
 """
 
 from __future__ import annotations

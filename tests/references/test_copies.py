@@ -1,4 +1,7 @@
-"""Archives that are copied, moved, renamed or served together with their files."""
+"""Archives that are copied, moved, renamed or served together with their files.
+
+Modules: references/chunk_places.py
+"""
 
 from __future__ import annotations
 

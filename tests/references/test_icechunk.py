@@ -1,4 +1,7 @@
-"""Icechunk: what the library wrote is read, and what is written the library reads."""
+"""Icechunk: what the library wrote is read, and what is written the library reads.
+
+Modules: references/plan_append.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The insitu store holds everything the model has, and survives crashes, second writers and damage."""
+"""The insitu store holds everything the model has, and survives crashes, second writers and damage.
+
+Modules: maintenance/conflicts.py, maintenance/rebuild.py, model/format_details.py, references/list_objects.py,
+references/rename.py
+"""
 
 from __future__ import annotations
 
@@ -164,7 +168,7 @@ def test_append_adds_parts_and_reads_nothing_old(tmp_path: Path) -> None:
     months = [make_month(n, 28 + n % 4) for n in range(12)]
     save(VirtualGroup({"tas": concatenate(months[:3], "time"), "map": make_month(99)[0]}), target)
     chunks = {path.name: path.read_bytes() for path in target.glob("chunks-*")}
-    for n in range(3, 9):  # later ones merge small files: tests/references/test_compaction.py
+    for n in range(3, 9):  # later ones merge small files: tests/maintenance/test_compacting.py
         append(VirtualGroup({"tas": months[n]}), target, "time")
     assert_same_chunks(open_saved(target).arrays["tas"], concatenate(months[:9], "time"))
     assert_same_chunks(open_saved(target).arrays["map"], make_month(99)[0])

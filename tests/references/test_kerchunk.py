@@ -1,4 +1,7 @@
-"""kerchunk JSON, kerchunk Parquet and flat tables: round trips, and errors that name what is wrong."""
+"""kerchunk JSON, kerchunk Parquet and flat tables: round trips, and errors that name what is wrong.
+
+Modules: maintenance/saving.py, references/open_and_save.py, references/url_pool.py, references/zarr_blocks.py
+"""
 
 from __future__ import annotations
 

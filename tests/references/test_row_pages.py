@@ -1,5 +1,7 @@
 """Single pages of rows: what they hold is what pyarrow reads of the whole file, and damage is an
 error.
+
+Modules: references/arrow.py
 """
 
 from __future__ import annotations

@@ -6,35 +6,23 @@ the reason, where one cannot be had.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from script_modules import load_script
 from waiting import LONG
 
 HERE = Path(__file__).resolve().parent
 DATA = np.random.default_rng(11).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 
 
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-servers = _load(HERE.parents[1] / "scripts" / "servers.py")
+servers = load_script("servers")
 
 
 @pytest.fixture(autouse=True)

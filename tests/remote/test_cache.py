@@ -1,4 +1,7 @@
-"""The cache on disk, over a real server: what was read once is read from there, by any process."""
+"""The cache on disk, over a real server: what was read once is read from there, by any process.
+
+Modules: cli/cache.py
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def options(seaweed):
     return {"key": KEY, "secret": SECRET, "endpoint_url": seaweed.url, "region": "us-east-1"}
 
 
-def theirs(seaweed, prefix):
+def open_with_icechunk(seaweed, prefix):
     keys = {"access_key_id": KEY, "secret_access_key": SECRET}
     where = {"endpoint_url": seaweed.url, "region": "us-east-1", "allow_http": True, "force_path_style": True}
     place = icechunk.s3_storage(bucket="private", prefix=prefix, **where, **keys)
@@ -45,7 +45,7 @@ def test_written_read_and_appended(seaweed, options):
     expected = insitu.read(group, "t", storage_options=options, decode=False)
     target = "s3://private/refs/all.icechunk"
     save(group, target, message="from a bucket", storage_options=options)
-    np.testing.assert_array_equal(theirs(seaweed, "refs/all.icechunk")["t"][:], expected)
+    np.testing.assert_array_equal(open_with_icechunk(seaweed, "refs/all.icechunk")["t"][:], expected)
     found = insitu.scan(target, storage_options=options, decode=False)
     assert found.array("t").sources[0].url == "s3://private/archive.h5"
     np.testing.assert_array_equal(insitu.read(found, "t", storage_options=options, decode=False), expected)
@@ -63,7 +63,7 @@ def test_written_read_and_appended(seaweed, options):
     )
     both = np.concatenate([expected, expected])
     np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options, decode=False), both)
-    np.testing.assert_array_equal(theirs(seaweed, "refs/all.icechunk")["t"][:], both)
+    np.testing.assert_array_equal(open_with_icechunk(seaweed, "refs/all.icechunk")["t"][:], both)
 
 
 def test_found_by_what_lies_there(options):
@@ -88,7 +88,7 @@ class TestAzure:
             "endpoint_url": azurite.endpoint,
         }
 
-    def theirs(self, azurite, name):
+    def open_with_icechunk(self, azurite, name):
         """What icechunk and zarr read from a repository, by themselves."""
         account, keys = azurite.extra["account"], {"access_key": azurite.extra["key"]}
         where = {"endpoint": azurite.endpoint, "allow_http": "true"}
@@ -107,7 +107,7 @@ class TestAzure:
         group = insitu.scan(url, storage_options=options, decode=False)
         expected = insitu.read(group, "t", storage_options=options, decode=False)
         save(group, target, message="from Azure", storage_options=options)
-        np.testing.assert_array_equal(self.theirs(azurite, f"refs/{scheme}.icechunk")["t"][:], expected)
+        np.testing.assert_array_equal(self.open_with_icechunk(azurite, f"refs/{scheme}.icechunk")["t"][:], expected)
         found = insitu.scan(target, storage_options=options, decode=False)
         assert found.array("t").sources[0].url == url
         for _ in range(2):
@@ -124,7 +124,7 @@ class TestAzure:
         append(second, target, dim, storage_options=options)
         both = np.concatenate([expected, expected])
         np.testing.assert_array_equal(insitu.read(target, "t", storage_options=options, decode=False), both)
-        np.testing.assert_array_equal(self.theirs(azurite, f"refs/{scheme}.icechunk")["t"][:], both)
+        np.testing.assert_array_equal(self.open_with_icechunk(azurite, f"refs/{scheme}.icechunk")["t"][:], both)
 
     @pytest.mark.skipif(OLD, reason="icechunk 1 cannot refer to objects in Azure")
     def test_read_without_credentials(self, azurite, options):

@@ -27,9 +27,9 @@ def test_five_years_in_four_formats(seaweed: Any, tmp_path: Path) -> None:
             obstore.put(store, f"mixed/{file.relative_to(tmp_path)}", file.read_bytes())
     options = {"key": "AKINSITU", "secret": "hush-hush-never-shown", "endpoint_url": seaweed.url}
     how: dict[str, Any] = {"drop_variables": GRIB_ONLY, "combine_attrs": "override", "storage_options": options}
-    ours = insitu.open_mfdataset([f"s3://private/mixed/{name}" for name in NAMES], **how)
-    theirs = xarray.combine_by_coords([part(path).load() for path in paths], combine_attrs="override")
-    xarray.testing.assert_identical(ours.load(), theirs)
-    ours.insitu.save(tmp_path / "kept.insitu")
+    actual = insitu.open_mfdataset([f"s3://private/mixed/{name}" for name in NAMES], **how)
+    expected = xarray.combine_by_coords([part(path).load() for path in paths], combine_attrs="override")
+    xarray.testing.assert_identical(actual.load(), expected)
+    actual.insitu.save(tmp_path / "kept.insitu")
     again = insitu.open_dataset(tmp_path / "kept.insitu", storage_options=options)
-    xarray.testing.assert_identical(again.load(), theirs)
+    xarray.testing.assert_identical(again.load(), expected)

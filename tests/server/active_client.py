@@ -41,9 +41,9 @@ def _plain(values: Any) -> Any:
 def main() -> None:
     results = []
     for case in json.load(sys.stdin):
-        said = io.StringIO()
+        output = io.StringIO()
         try:
-            with contextlib.redirect_stdout(said):
+            with contextlib.redirect_stdout(output):
                 results.append(one(case))
         except Exception as error:  # what the peer does not do is told to the test, whatever class it has
             results.append({"error": f"{type(error).__name__}: {error}"})

@@ -29,10 +29,10 @@ def ask_app(app: Any, *requests: Asked) -> list[Answer]:
 
 
 async def _serve(app: Any, requests: tuple[Asked, ...]) -> list[Answer]:
-    told, events = anyio.create_memory_object_stream[Any](8)
+    message, events = anyio.create_memory_object_stream[Any](8)
     commands, obeyed = anyio.create_memory_object_stream[Any](8)
-    async with told, events, commands, obeyed, anyio.create_task_group() as group:
-        group.start_soon(app, {"type": "lifespan", "asgi": {"version": "3.0"}}, obeyed.receive, told.send)
+    async with message, events, commands, obeyed, anyio.create_task_group() as group:
+        group.start_soon(app, {"type": "lifespan", "asgi": {"version": "3.0"}}, obeyed.receive, message.send)
         await commands.send({"type": "lifespan.startup"})
         assert (await events.receive())["type"] == "lifespan.startup.complete"
         answers = [await _exchange(app, request) for request in requests]

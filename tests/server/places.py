@@ -6,36 +6,21 @@ from __future__ import annotations
 
 import base64
 import http.client
-import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import cbor2
 import numpy as np
 
+from script_modules import load_script
 from waiting import LONG, wait_until
 
 KEYS = ["bytes", "dtype", "shape", "shape_as_bytes", "count", "count_as_bytes", "byte_order"]
 VALUES = np.arange(1, 25, dtype="<i4").reshape(2, 3, 4)
-
-
-def load_script(name: str) -> ModuleType:
-    """A module of the folder `scripts`."""
-    path = Path(__file__).resolve().parents[2] / "scripts" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"protocol_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 servers = load_script("servers")
@@ -116,9 +101,9 @@ class Place:
         connection = http.client.HTTPConnection(urlsplit(self.server).netloc, timeout=LONG)
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
-        said = Reply(answer.status, answer.getheader("content-type") or "", answer.read())
+        reply = Reply(answer.status, answer.getheader("content-type") or "", answer.read())
         connection.close()
-        return said
+        return reply
 
     def post(self, operation: str, request: Any, headers: dict[str, str] | None = None) -> Reply:
         whole = {"Content-Type": "application/json", **(self.headers if headers is None else headers)}

@@ -55,9 +55,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         _, how, name = self.path.split("/", 2)
-        said, cookie = self.headers.get("Authorization"), self.headers.get("Cookie")
-        self.seen.append((self.path, said, cookie))
-        known = said == ANN["Authorization"]
+        header, cookie = self.headers.get("Authorization"), self.headers.get("Cookie")
+        self.seen.append((self.path, header, cookie))
+        known = header == ANN["Authorization"]
         known = known or (how == "cookie" and cookie == "who=ann") or (how == "connection" and self.logged_in)
         data = self.objects[name]
         if not known:

@@ -6,38 +6,20 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import cbor2
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
 from forked_commands import ForkedProcess, start_command, start_in_new_interpreter
-from waiting import LONG
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def is_refused(url: str) -> bool:
-    """Whether nobody listens at a URL."""
-    place = urlsplit(url)
-    try:
-        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=LONG).close()
-    except ConnectionRefusedError:
-        return True
-    return False
+from ports import free_port
+from waiting import LONG, wait_until
 
 
 @dataclass
@@ -147,7 +129,7 @@ def started(
         )
     server = Server(url, process, log)
     try:
-        _wait(server)
+        wait_for_server(server)
         yield server
     finally:
         server.close()
@@ -159,15 +141,14 @@ def started(
             process.wait()
 
 
-def _wait(server: Server, seconds: float = LONG) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if server.process.poll() is not None:
-            raise AssertionError(f"the server ended: {server.log.read_text()}")
+def wait_for_server(server: Server) -> None:
+    """Wait until a server answers."""
+
+    def answers() -> bool:
+        assert server.process.poll() is None, f"the server ended: {server.log.read_text()}"
         try:
-            if server.get("/health").status == 200:
-                return
+            return server.get("/health").status == 200
         except urllib3.exceptions.HTTPError:
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"no answer: {server.log.read_text()}")
+            return False
+
+    wait_until(answers, "no answer", every=0.02)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from docs.running import blocks
-from server.places import load_script, put_object, servers
+from script_modules import load_script
+from server.places import put_object, servers
 from server.serving import serving
 from waiting import LONG
 
@@ -166,9 +167,9 @@ def test_the_page_about_it(places: dict[str, dict[str, Any]], tmp_path: Path) ->
         '"KEY"': repr(servers.KEY), '"SECRET"': repr(servers.SECRET),
     }  # fmt: skip
     page = SCRIPTS.parent / "docs" / "howto" / "from_pyactivestorage.md"
-    theirs, ours = (text for _, text in blocks(page))
+    with_active_storage, with_insitu = (text for _, text in blocks(page))
     found = []
-    for code, interpreter in ((theirs, active_storage.python()), (ours, sys.executable)):
+    for code, interpreter in ((with_active_storage, active_storage.python()), (with_insitu, sys.executable)):
         for old, new in named.items():
             code = code.replace(old, new)
         shown = "\nimport json, sys, numpy as np\nprint(json.dumps("

@@ -1,5 +1,7 @@
 """Clients that mean harm, or do not care: whatever they send, the server answers the others, and
 stays within its memory.
+
+Modules: server/header_limits.py, server/request_body.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Who is let in by which header, what is passed on to the storage, and how a client learns that."""
+"""Who is let in by which header, what is passed on to the storage, and how a client learns that.
+
+Modules: server/explorer/api_routes.py, server/explorer/opened_archives.py
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Batches: several arrays in one request, weights, groups, decoding, streaming, and what is
 refused.
+
+Modules: server/jobs.py, server/run_job.py
 """
 
 from __future__ import annotations
@@ -121,8 +123,8 @@ def test_groups(server: Server, root: Path, dataset: xr.Dataset) -> None:
             )
         )
         for name in found:
-            want = getattr(labelled, name)(dims).values
-            np.testing.assert_allclose(found[name], want, rtol=1e-4, err_msg=name)
+            expected = getattr(labelled, name)(dims).values
+            np.testing.assert_allclose(found[name], expected, rtol=1e-4, err_msg=name)
     some = np.where(codes == 2, -1, codes)
     found = values(ask(server, root, methods=["count"], groups={"axis": 0, "codes": some.tolist(), "count": 6}))
     assert found["count"][2].sum() == found["count"][5].sum() == 0
@@ -172,8 +174,8 @@ def test_tables_travel_in_cbor(server: Server, root: Path, dataset: xr.Dataset) 
     body = {"jobs": [{"array": array_to_wire(array), "methods": ["max"], "axes": [0]}]}
     answer = server.ask("POST", "/reduce", cbor2.dumps(body), {"Content-Type": "application/cbor"})
     with xr.open_dataset(root / "batch.nc", mask_and_scale=False, engine="netcdf4") as file:
-        want = file.t.max("time").load()
-    np.testing.assert_array_equal(values(answer)["max"], want)
+        expected = file.t.max("time").load()
+    np.testing.assert_array_equal(values(answer)["max"], expected)
 
 
 def test_a_file_that_is_replaced_is_scanned_again(server: Server, root: Path) -> None:

@@ -1,5 +1,7 @@
 """A deadline stops the work of a request, not only its answer; and what failed or is over leaves
 nothing behind.
+
+Modules: server/keyed_locks.py, server/scanned_archives.py
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from insitu.references import save
 from insitu.server.authentication import Credentials
 from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.metrics import FOLDER_PREFIX, Metrics
-from insitu.server.scanned_archives import ScanCache
+from insitu.server.scanned_archives import ScannedArchives
 from insitu.server.settings import Limits, Settings
 from insitu.server.worker import Worker
-from insitu.server.zarr_view import _ZarrTreeCache
+from insitu.server.zarr_view import _ZarrViews
 from insitu.sources.threads import gather
 from server.serving import serving
 from server.trickle import Trickle
@@ -162,7 +164,7 @@ def test_closing_cancels_what_is_under_way() -> None:
 
 
 def test_locks_of_failed_keys_are_forgotten(tmp_path: Path) -> None:
-    scans = ScanCache(4, 30.0, Metrics())
+    scans = ScannedArchives(4, 30.0, Metrics())
 
     def fail() -> Any:
         raise NotFoundError("nothing there")
@@ -173,10 +175,9 @@ def test_locks_of_failed_keys_are_forgotten(tmp_path: Path) -> None:
     assert len(scans._making) == 0
     state = Worker(Settings(roots=(str(tmp_path),)))
     try:
-        view = _ZarrTreeCache(state)
         with pytest.raises(NotFoundError):
-            view.open(str(tmp_path / "x.nc"), 3, Credentials())
-        assert len(view._making) == 0
+            _ZarrViews(state).open(str(tmp_path / "x.nc"), 3, Credentials())
+        assert len(state.scans._making) == 0
     finally:
         state.close()
 

@@ -1,5 +1,7 @@
 """Credentials of one client never serve another, by any route and out of any cache; those of the
 operator serve nobody.
+
+Modules: server/client_source_pools.py
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import ClientSourcePools
 from insitu.server.local_copies import LocalCopies
 from insitu.server.metrics import Metrics
-from insitu.server.scanned_archives import ScanCache
+from insitu.server.scanned_archives import ScannedArchives
 from insitu.sources import open_source
 from insitu.sources.access_policy import access_policy_scope, can_use_environment
 from insitu.sources.http.login import cookies_for
@@ -115,7 +117,7 @@ def test_behind_the_server_no_cookie_is_sent_and_no_login_but_the_clients(site: 
             _v2(running, site, how, headers)
     seen = site.handler.seen  # type: ignore[attr-defined]
     assert {cookie for _, _, cookie in seen} == {None}
-    assert {said for _, said, _ in seen} == {None, ANN["Authorization"], BOB["Authorization"]}
+    assert {message for _, message, _ in seen} == {None, ANN["Authorization"], BOB["Authorization"]}
 
 
 def test_a_name_that_is_empty_is_refused() -> None:
@@ -256,7 +258,7 @@ def test_decoded_chunk_cache() -> None:
 
 
 def test_scans_cache(site: Site) -> None:
-    scans = ScanCache(4, 60, Metrics())
+    scans = ScannedArchives(4, 60, Metrics())
     options = {"headers": ANN}
     ann, url = Credentials("ann", "hush").digest, f"{site.url}/header/x.nc"
     assert scans.array(url, "v", decoded=False, options=options, who=ann).shape == (600,)

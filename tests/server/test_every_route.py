@@ -1,5 +1,7 @@
 """Every route of the server, asked without credentials, with wrong ones, with those of another tenant, and with the
 right ones. A route that is not in the table fails: whoever adds one says who may use it.
+
+Modules: server/access.py
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ SPEED = op("hypot", 0, 1)
 
 
 def test_json_is_enough(server: Server, root: Path, dataset: xr.Dataset) -> None:
-    asked = job(root, SPEED, op("greater", 3, {"number": 12}), methods=["sum", "mean"], dim=["time"])
-    found = values(server.post("/reduce", {"jobs": [asked]}))
+    reduce_job = job(root, SPEED, op("greater", 3, {"number": 12}), methods=["sum", "mean"], dim=["time"])
+    found = values(server.post("/reduce", {"jobs": [reduce_job]}))
     strong = np.hypot(dataset.u, dataset.v) > 12
     np.testing.assert_array_equal(found["sum"], strong.sum("time"))
     np.testing.assert_allclose(found["mean"], strong.mean("time"))
@@ -123,21 +123,25 @@ def test_weights_groups_partials_and_quantiles(server: Server, root: Path, datas
 
 def test_selections_of_arrays_and_of_the_result(server: Server, root: Path, dataset: xr.Dataset) -> None:
     part = {"url": str(root / "wind.nc"), "variable": "u", "selection": [{"slice": [39, 3, -2]}, 3]}
-    asked = job(root, op("multiply", 0, {"number": 2}), arrays=[part], selection=[{"slice": [2, None]}, [17, -3, 5]])
+    reduce_job = job(
+        root, op("multiply", 0, {"number": 2}), arrays=[part], selection=[{"slice": [2, None]}, [17, -3, 5]]
+    )
     expected = (dataset.u[39:3:-2, 3] * 2)[2:, 17:4:-3]
-    assert values(reduce(server, {**asked, "dim": ["time"]}))["max"].tolist() == expected.max("time").values.tolist()
-    listed = {**asked, "selection": [{"index": [5, 1, 1]}, 4], "axes": None}
+    assert (
+        values(reduce(server, {**reduce_job, "dim": ["time"]}))["max"].tolist() == expected.max("time").values.tolist()
+    )
+    listed = {**reduce_job, "selection": [{"index": [5, 1, 1]}, 4], "axes": None}
     assert values(reduce(server, listed))["max"] == float((dataset.u[39:3:-2, 3] * 2)[[5, 1, 1], 4].max())
-    asked["expression"]["nodes"].append(op("add", 1, {"constant": 0}))
-    asked["expression"]["constants"] = [{"dtype": "<f8", "values": np.arange(18.0).tolist()}]
-    found = values(reduce(server, {**asked, "axes": [0]}))["max"]
+    reduce_job["expression"]["nodes"].append(op("add", 1, {"constant": 0}))
+    reduce_job["expression"]["constants"] = [{"dtype": "<f8", "values": np.arange(18.0).tolist()}]
+    found = values(reduce(server, {**reduce_job, "axes": [0]}))["max"]
     np.testing.assert_allclose(found, (dataset.u[39:3:-2, 3] * 2 + np.arange(18.0))[2:, 17:4:-3].max("time"))
 
 
 def test_read(server: Server, root: Path, dataset: xr.Dataset) -> None:
-    asked = job(root, op("subtract", 0, 1), op("where", 2, 3, {"number": "nan"}), selection=[{"slice": [1, 9]}])
-    del asked["methods"]
-    answer = server.post("/read", {"jobs": [asked]})
+    reduce_job = job(root, op("subtract", 0, 1), op("where", 2, 3, {"number": "nan"}), selection=[{"slice": [1, 9]}])
+    del reduce_job["methods"]
+    answer = server.post("/read", {"jobs": [reduce_job]})
     assert answer.status == 200, answer.body
     head, *blocks, end, last = answer.items
     assert (head["shape"], end, last["done"]) == ([8, 12, 18], {"job": 0, "end": True}, 1)
@@ -150,14 +154,14 @@ def test_an_expression_of_one_array_is_that_array(server: Server, root: Path, da
     part = {"selection": [{"slice": [1, 38]}]}
     more: dict[str, Any] = {"methods": ["mean", "std", "median"], "dim": ["lat", "time"]}
     named = {"url": str(root / "wind.nc"), "variable": "u"}
-    asked = [{**named, **part, **more}, job(root, arrays=["u"], **part, **more)]
-    asked.append(job(root, arrays=[{**named, **part}], **more))
-    answer = reduce(server, *asked)
+    reduce_job = [{**named, **part, **more}, job(root, arrays=["u"], **part, **more)]
+    reduce_job.append(job(root, arrays=[{**named, **part}], **more))
+    answer = reduce(server, *reduce_job)
     for name in more["methods"]:
         first, second, third = (values(answer, number)[name] for number in range(3))
         np.testing.assert_array_equal(first, second, strict=True)
         np.testing.assert_array_equal(first, third, strict=True)
-    blocks = [server.post("/read", {"jobs": [{**one, "methods": None}]}).items for one in asked]
+    blocks = [server.post("/read", {"jobs": [{**one, "methods": None}]}).items for one in reduce_job]
     assert blocks[0][:3] == blocks[1][:3] == blocks[2][:3]
 
 
@@ -377,12 +381,12 @@ def test_only_what_the_plain_route_reads(server: Server, root: Path, tmp_path: P
 
 
 def test_one_thing_at_a_time(server: Server, root: Path, dataset: xr.Dataset) -> None:
-    asked = job(root, SPEED)
+    reduce_job = job(root, SPEED)
     for extra in ({"url": "x", "variable": "u"}, {"array": {}}, {"decode": False}):
-        assert reduce(server, {**asked, **extra}).status == 400
-    assert reduce(server, {**asked, "dim": ["height"]}).status == 400
-    assert reduce(server, {**asked, "axes": [7]}).status == 400
-    assert reduce(server, {**asked, "selection": [{"slice": [0, 0]}]}).status == 400
+        assert reduce(server, {**reduce_job, **extra}).status == 400
+    assert reduce(server, {**reduce_job, "dim": ["height"]}).status == 400
+    assert reduce(server, {**reduce_job, "axes": [7]}).status == 400
+    assert reduce(server, {**reduce_job, "selection": [{"slice": [0, 0]}]}).status == 400
     assert reduce(server, {"expression": None, "methods": ["max"]}).status == 400
     mixed = job(root, op("add", 0, 3), arrays=["u", unwritten((12, 18))], dim=["lat"])
     mixed["expression"]["nodes"] = [{"array": 0}, {"array": 1}, op("add", 0, 1)]
@@ -393,14 +397,14 @@ def test_one_thing_at_a_time(server: Server, root: Path, dataset: xr.Dataset) ->
 def test_names_that_cannot_be_printed(server: Server, root: Path, dataset: xr.Dataset, where: str) -> None:
     """Python does not print integers of more than 4300 digits."""
     huge = 10**5000
-    asked = job(root, SPEED)
-    tree = asked["expression"]
-    places = {"job": asked, "expression": tree, "node": tree["nodes"][3], "argument": {}}
-    request: dict[str, Any] = {"jobs": [asked]}
+    reduce_job = job(root, SPEED)
+    tree = reduce_job["expression"]
+    places = {"job": reduce_job, "expression": tree, "node": tree["nodes"][3], "argument": {}}
+    request: dict[str, Any] = {"jobs": [reduce_job]}
     if where == "options":
         request["options"] = {huge: True}
     elif where == "methods":
-        asked["methods"] = [huge]
+        reduce_job["methods"] = [huge]
     else:
         places[where][huge] = huge
         tree["nodes"][3]["arguments"][0] = places["argument"] or {"node": 0}
@@ -427,8 +431,8 @@ def test_damaged_trees_never_make_it_fail(server: Server, root: Path, dataset: x
         op("is_in", 6, {"members": 1}),
     ]
     constants = [{"dtype": "|b1", "values": [True] * 18}, {"dtype": "<i2", "values": [[1, 2], [3, 4]]}]
-    asked = job(root, *nodes, constants=constants)
-    place: Any = asked["expression"]
+    reduce_job = job(root, *nodes, constants=constants)
+    place: Any = reduce_job["expression"]
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         key = data.draw(st.sampled_from(keys))
@@ -436,7 +440,7 @@ def test_damaged_trees_never_make_it_fail(server: Server, root: Path, dataset: x
             break
         place = place[key]
     place[key] = data.draw(PIECES)
-    answer = reduce(server, asked)
+    answer = reduce(server, reduce_job)
     assert answer.status in (200, 400, 403, 404, 413, 422), answer.body
 
 
@@ -459,7 +463,7 @@ def test_little_memory_is_enough_or_refused(small: Server, root: Path, dataset: 
     # Chunks that are long along different axes: a box of whole chunks would be all of it.
     long = [{"array": _cut(1000, 4)}, {"array": _cut(4, 1000)}]
     tree = [op("multiply", 0, 1), *(op("add", n + 2, 0) for n in range(60))]
-    for asked in (
+    for reduce_job in (
         job(root, *tree, arrays=long),
         job(root, *tree, arrays=long, methods=["median"], axes=[0]),
         job(root, *tree, arrays=long, methods=["mean"], axes=[0], weights={"0": np.ones(3000).tolist()}),
@@ -470,7 +474,7 @@ def test_little_memory_is_enough_or_refused(small: Server, root: Path, dataset: 
             constants=[values_to_wire(np.arange(6 << 20, dtype="f8"))],
         ),
     ):
-        answer = reduce(small, asked)
+        answer = reduce(small, reduce_job)
         assert answer.status in (200, 413, 503), answer.body[:300]
     assert resident(small) - before < 512 << 20
     assert reduce(small, job(root, SPEED)).status == 200

@@ -1,5 +1,8 @@
 """The server's routes in this process, without a server program: the part of the service's tests
 that `make quick` runs.
+
+Modules: server/app.py, server/error_responses.py, server/explorer/api_query.py, server/request_log.py,
+server/requested_arrays.py, server/worker.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How much at once, for whom, and how it ends: admission, limits, tokens, TLS, shutdown, logs."""
+"""How much at once, for whom, and how it ends: admission, limits, tokens, TLS, shutdown, logs.
+
+Modules: server/admission.py, server/settings.py
+"""
 
 from __future__ import annotations
 
@@ -28,61 +31,62 @@ from forked_commands import CODE
 from insitu.server.admission import Admission
 from insitu.server.error_responses import BusyError
 from insitu.server.settings import Limits, Settings
-from server.serving import Answer, Server, free_port, serving
+from ports import free_port, is_refused
+from server.serving import Answer, Server, serving
 from waiting import LONG, wait_until
 
 
 def test_who_has_room_goes_first_come_first_served() -> None:
     async def story() -> list[str]:
-        door = Admission(100, 10, LONG, 8)
-        said: list[str] = []
+        admission = Admission(100, 10, LONG, 8)
+        events: list[str] = []
 
         async def visit(name: str, cost: int, seconds: float) -> None:
-            leave = await door.enter(cost)
-            said.append(f"{name} in")
-            assert door.used <= 100
+            leave = await admission.enter(cost)
+            events.append(f"{name} in")
+            assert admission.used <= 100
             await asyncio.sleep(seconds)
-            said.append(f"{name} out")
+            events.append(f"{name} out")
             leave()
 
         await asyncio.gather(visit("a", 60, 0.05), visit("b", 60, 0.01), visit("c", 10, 0.01), visit("d", 10**9, 0.0))
-        assert (door.used, door.running, door.waiting) == (0, 0, 0)
-        assert door.peak_bytes == 100
-        return said
+        assert (admission.used, admission.running, admission.waiting) == (0, 0, 0)
+        assert admission.peak_bytes == 100
+        return events
 
-    said = asyncio.run(story())
-    assert said.index("a out") < said.index("b in"), "there is no room for both"
-    assert said.index("b in") < said.index("c in") < said.index("d in"), "nobody overtakes"
+    events = asyncio.run(story())
+    assert events.index("a out") < events.index("b in"), "there is no room for both"
+    assert events.index("b in") < events.index("c in") < events.index("d in"), "nobody overtakes"
 
 
 def test_a_full_queue_and_a_long_wait() -> None:
     async def story() -> None:
-        door = Admission(10, 1, 0.05, 8)
-        leave = await door.enter(10)
-        waiting = asyncio.create_task(door.enter(5))
+        admission = Admission(10, 1, 0.05, 8)
+        leave = await admission.enter(10)
+        waiting = asyncio.create_task(admission.enter(5))
         await asyncio.sleep(0)
         with pytest.raises(BusyError, match="waiting") as full:
-            await door.enter(1)
+            await admission.enter(1)
         assert full.value.retry_after >= 1
         with pytest.raises(BusyError, match="too long"):
             await waiting
-        cancelled = asyncio.create_task(door.enter(5))
+        cancelled = asyncio.create_task(admission.enter(5))
         await asyncio.sleep(0)
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         leave()
-        assert (door.used, door.running, door.waiting) == (0, 0, 0)
-        (await door.enter(10))()
+        assert (admission.used, admission.running, admission.waiting) == (0, 0, 0)
+        (await admission.enter(10))()
 
     asyncio.run(story())
 
 
 def test_only_so_many_at_once() -> None:
     async def story() -> None:
-        door = Admission(10**9, 10, LONG, 2)
-        first, second = await door.enter(1), await door.enter(1)
-        third = asyncio.create_task(door.enter(1))
+        admission = Admission(10**9, 10, LONG, 2)
+        first, second = await admission.enter(1), await admission.enter(1)
+        third = asyncio.create_task(admission.enter(1))
         await asyncio.sleep(0.01)
         assert not third.done()
         first()
@@ -286,16 +290,15 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
         finally:
             line.close()
 
+    def listens() -> bool:
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        try:
+            return health(True) == 200
+        except ConnectionRefusedError:
+            return False
+
     try:
-        until = time.monotonic() + LONG
-        while True:
-            try:
-                assert health(True) == 200
-                break
-            except ConnectionRefusedError:
-                assert process.poll() is None, (tmp_path / "log").read_text()
-                assert time.monotonic() < until
-                time.sleep(0.1)
+        wait_until(listens)
         with pytest.raises(OSError):
             health(False)
         with warnings.catch_warnings():
@@ -305,15 +308,6 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.wait(LONG)
-
-
-def _is_refused(server: Server) -> bool:
-    place = urlsplit(server.url)
-    try:
-        socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=LONG).close()
-    except OSError:
-        return True
-    return False
 
 
 def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> None:
@@ -328,7 +322,7 @@ def test_a_shutdown_waits_for_answers_that_are_being_sent(tmp_path: Path) -> Non
         answer = line.getresponse()
         parts = [answer.read(1 << 20)]
         server.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: _is_refused(server))
+        wait_until(lambda: is_refused(server.url))
         while part := answer.read(1 << 20):
             parts.append(part)
             time.sleep(0.02)

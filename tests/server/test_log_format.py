@@ -1,4 +1,7 @@
-"""The log: one line per event, as text or JSON, with the id of the request and without secrets."""
+"""The log: one line per event, as text or JSON, with the id of the request and without secrets.
+
+Modules: server/request_context.py
+"""
 
 from __future__ import annotations
 

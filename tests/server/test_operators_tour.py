@@ -25,8 +25,9 @@ import pytest
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
+from ports import free_port
 from server.certificates_made import make_certificate
-from server.serving import Answer, Server, free_port, started
+from server.serving import Answer, Server, started
 from server.trickle import Trickle
 from waiting import LONG, wait_until
 

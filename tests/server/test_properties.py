@@ -159,26 +159,33 @@ def test_arrays_of_files(server: Server, root: Path, data: Any) -> None:
         file.create_dataset(
             "t", data=array, chunks=cut, compression=data.draw(st.sampled_from([None, "gzip", "lzf"])), shuffle=True
         )
-    said, keys = [], []
+    selection, keys = [], []
     for length in shape:
         kind = data.draw(st.sampled_from(["all", "slice", "index", "one"]))
         if kind == "index":
             key: Any = data.draw(st.lists(st.integers(-length, length - 1), min_size=1, max_size=5))
-            said.append({"index": key})
+            selection.append({"index": key})
         elif kind == "one":
             key = data.draw(st.integers(-length, length - 1))
-            said.append(key)
+            selection.append(key)
         else:
             step = data.draw(st.sampled_from([1, 2, -1])) if kind == "slice" else 1
             key = slice(None, None, step)
-            said.append({"slice": [None, None, step]})
+            selection.append({"slice": [None, None, step]})
         keys.append(key)
     part = array
     for axis in reversed(range(len(shape))):
         part = part[(slice(None),) * axis + (keys[axis],)]
     axes = data.draw(st.sets(st.integers(0, part.ndim - 1)).map(sorted)) if part.ndim else []
     methods = ["count", "min", "max", "sum", "mean", "std"]
-    job = {"url": str(path), "variable": "t", "selection": said, "axes": axes, "methods": methods, "keepdims": True}
+    job = {
+        "url": str(path),
+        "variable": "t",
+        "selection": selection,
+        "axes": axes,
+        "methods": methods,
+        "keepdims": True,
+    }
     answer = server.post("/reduce", {"jobs": [job]})
     assert answer.status == 200, answer.body
     values = {name: values_from_wire(found) for name, found in answer.items[0]["values"].items()}
@@ -192,7 +199,7 @@ def test_arrays_of_files(server: Server, root: Path, data: Any) -> None:
             np.ma.asarray(getattr(np.ma, name)(want, axis=along, keepdims=True)), 0 if name == "sum" else np.nan
         )
         assert values[name].astype("f8") == pytest.approx(np.asarray(expected), rel=1e-5, abs=1e-5, nan_ok=True), name
-    read = server.post("/read", {"jobs": [{"url": str(path), "variable": "t", "selection": said}]})
+    read = server.post("/read", {"jobs": [{"url": str(path), "variable": "t", "selection": selection}]})
     head, *rest = read.items
     raw = b"".join(item for item in rest if isinstance(item, bytes))
     np.testing.assert_array_equal(np.frombuffer(raw, head["dtype"]).reshape(head["shape"]), part)

@@ -15,9 +15,10 @@ import h5py
 import numpy as np
 import pytest
 
+from ports import free_port
 from server.certificates_made import make_certificate
 from server.places import servers
-from server.serving import Server, free_port, serving, started
+from server.serving import Server, serving, started
 from waiting import LONG, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")

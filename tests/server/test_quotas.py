@@ -20,8 +20,9 @@ from insitu.errors import ActiveWarning
 from insitu.server.app import create_app
 from insitu.server.quotas import FOLDER_PREFIX, Quota, QuotaError, Quotas, parse_quotas
 from insitu.server.settings import Settings
+from ports import free_port
 from server.in_process import Asked, ask_app
-from server.serving import Server, free_port, started
+from server.serving import Server, started
 from waiting import LONG
 
 VALUES = np.random.default_rng(1).normal(size=(64, 20_000))

@@ -1,5 +1,7 @@
 """SIGHUP: a server that runs goes on with new tokens, roots and options, and nobody notices otherwise. And what a
 killed supervisor leaves is removed by the next start.
+
+Modules: server/worker_folder.py
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import psutil
 import pytest
 
 from insitu.server.worker_folder import worker_folder
-from server.serving import Server, free_port, is_refused, started
+from ports import free_port, is_refused
+from server.serving import Server, started
 from server.trickle import Trickle
 from waiting import LONG, wait_until
 

@@ -1,4 +1,7 @@
-"""How a server starts to listen, and how it ends: in time, with an answer to everybody, without leftovers."""
+"""How a server starts to listen, and how it ends: in time, with an answer to everybody, without leftovers.
+
+Modules: server/process_end.py, server/run.py
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ import numpy as np
 import pytest
 
 from forked_commands import CODE
-from server.serving import Answer, Server, free_port, is_refused, serving
+from ports import free_port, is_refused
+from server.serving import Answer, Server, serving
 from server.trickle import Trickle
 from waiting import LONG, wait_until
 

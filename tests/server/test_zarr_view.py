@@ -147,8 +147,8 @@ def test_gdal(server: Server, archive: Path, plain: Path) -> None:
             env={**os.environ, "GDAL_HTTP_TIMEOUT": "900", "no_proxy": "*"},
         )
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        values = np.array(told["values"], float)
+        printed = json.loads(done.stdout)
+        values = np.array(printed["values"], float)
         np.testing.assert_array_equal(values.reshape(expected.shape), expected)
 
 

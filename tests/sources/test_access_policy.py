@@ -230,16 +230,16 @@ def test_signatures_as_their_makers_have_them(monkeypatch: pytest.MonkeyPatch) -
 
     for token in (None, "session/token="):
         where, query = "https://s3.eu-west-1.amazonaws.com/box", "list-type=2&prefix=a%20b%2F"
-        ours = _signature_4(where, query, ("AK", "hush", token), "eu-west-1")
+        actual = _signature_4(where, query, ("AK", "hush", token), "eu-west-1")
         request = AWSRequest("GET", f"{where}?{query}")
         signer = botocore.S3SigV4Auth(Credentials("AK", "hush", token), "s3", "eu-west-1")
-        request.context["timestamp"] = ours["x-amz-date"]
-        request.headers["X-Amz-Content-SHA256"] = ours["x-amz-content-sha256"]
+        request.context["timestamp"] = actual["x-amz-date"]
+        request.headers["X-Amz-Content-SHA256"] = actual["x-amz-content-sha256"]
         if token:
             request.headers["X-Amz-Security-Token"] = token
-        request.headers["X-Amz-Date"] = ours["x-amz-date"]
+        request.headers["X-Amz-Date"] = actual["x-amz-date"]
         text = signer.string_to_sign(request, signer.canonical_request(request))
-        assert ours["Authorization"].endswith(f"Signature={signer.signature(text, request)}")
+        assert actual["Authorization"].endswith(f"Signature={signer.signature(text, request)}")
     assert _shared_key("https://me.blob.core.windows.net/box", {"comp": "list"}, "me", "aHVzaA==")[
         "Authorization"
     ].startswith("SharedKey me:")

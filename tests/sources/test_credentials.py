@@ -83,15 +83,15 @@ def test_roles_and_single_sign_on_need_amazons_library(aws, monkeypatch):
 
 
 def test_programs_that_give_keys():
-    said = '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "S", "Expiration": "2030-01-01T00:00:00Z"}'
-    key = CredentialProcess(f"echo '{said}'", "s3://b")()
+    document = '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "S", "Expiration": "2030-01-01T00:00:00Z"}'
+    key = CredentialProcess(f"echo '{document}'", "s3://b")()
     assert (key["access_key_id"], key["secret_access_key"], key["token"], key["expires_at"].year) == (
         "A",
         "S",
         None,
         2030,
     )
-    wrong = said.replace("2030", "never")
+    wrong = document.replace("2030", "never")
     for command in ("echo secret", "false", "echo '{}'", "echo '[]'", f"echo '{wrong}'"):
         with pytest.raises(AccessError) as caught:
             CredentialProcess(command, "s3://b")()

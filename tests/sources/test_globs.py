@@ -1,3 +1,8 @@
+"""Patterns that name files: here, in buckets, and on web servers that list their folders.
+
+Modules: sources/listing.py
+"""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,8 @@
+"""Reading from web servers: ranges, retries, deadlines, redirects, credentials and certificates.
+
+Modules: sources/identity.py, sources/range_batch.py, sources/ranges.py, sources/remote_source.py
+"""
+
 from __future__ import annotations
 
 import os
@@ -178,9 +183,9 @@ def test_keys_do_not_follow_to_another_host(web, data):
     assert second["range"] == "bytes=0-9"
 
 
-@pytest.mark.parametrize(("mode", "said"), [("circle", "redirects"), ("out", "no web address")])
-def test_redirects_that_lead_nowhere(web, mode, said):
-    with pytest.raises(SourceError, match=said):
+@pytest.mark.parametrize(("mode", "message"), [("circle", "redirects"), ("out", "no web address")])
+def test_redirects_that_lead_nowhere(web, mode, message):
+    with pytest.raises(SourceError, match=message):
         HttpSource(web.url(mode)).read(0, 10)
 
 
@@ -193,7 +198,7 @@ def test_an_object_that_changes_between_reads_is_noticed(web, mode):
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "message"),
     [
         ("shifted", "another range"),
         ("placeless", "no valid Content-Range"),
@@ -201,8 +206,8 @@ def test_an_object_that_changes_between_reads_is_noticed(web, mode):
         ("double", "transfer encoding gzip"),
     ],
 )
-def test_answers_to_another_question_are_refused(web, hasty, mode, said):
-    with pytest.raises(SourceError, match=said):
+def test_answers_to_another_question_are_refused(web, hasty, mode, message):
+    with pytest.raises(SourceError, match=message):
         HttpSource(web.url(mode), policy=hasty).read(10, 10)
 
 

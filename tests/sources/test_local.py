@@ -1,3 +1,8 @@
+"""Files of this machine, open files and bytes as sources.
+
+Modules: sources/filelike.py, sources/opened_urls.py
+"""
+
 from __future__ import annotations
 
 import gzip

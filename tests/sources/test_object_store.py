@@ -94,7 +94,7 @@ def test_an_object_replaced_between_reads_is_noticed(store, data):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("raised", "expected"),
     [
         (PermissionDeniedError("no"), AccessError),
         (UnauthenticatedError("who"), AccessError),
@@ -105,20 +105,20 @@ def test_an_object_replaced_between_reads_is_noticed(store, data):
         (GenericError("GET http://169.254.169.254/latest/api/token"), SourceError),
     ],
 )
-def test_errors_become_ours_without_secrets(store, monkeypatch, hasty, theirs, ours):
+def test_errors_become_ours_without_secrets(store, monkeypatch, hasty, raised, expected):
     source = ObjectSource(store, "a/b.nc", policy=hasty)
     source.read(0, 1)
 
     def fail(*arguments, **keywords):
-        raise theirs
+        raise raised
 
     monkeypatch.setattr(object_store.obstore, "get", fail)
-    with pytest.raises(ours) as caught:
+    with pytest.raises(expected) as caught:
         source.read(3, 4)
     assert "abc" not in str(caught.value)
-    if "169.254" in str(theirs):
+    if "169.254" in str(raised):
         assert "anon" in str(caught.value)
-    if "LOCATION" in str(theirs):
+    if "LOCATION" in str(raised):
         assert "region" in str(caught.value)
 
 

@@ -30,8 +30,8 @@ def test_displayed(url, shown):
 
 
 def test_text():
-    said = 'failed for url (https://u:pw@h/x?sig=abc&v=1): header "Authorization: Bearer" x, secret=hush'
-    assert redact_text(said) == 'failed for url (https://h/x?v=1): header "Authorization: ***" x, secret=***'
+    message = 'failed for url (https://u:pw@h/x?sig=abc&v=1): header "Authorization: Bearer" x, secret=hush'
+    assert redact_text(message) == 'failed for url (https://h/x?v=1): header "Authorization: ***" x, secret=***'
 
 
 def test_userinfo():

@@ -1,3 +1,8 @@
+"""Which kind of source a URL or an object is.
+
+Modules: sources/fsspec_source.py, sources/memory.py
+"""
+
 from __future__ import annotations
 
 import io

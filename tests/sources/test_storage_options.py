@@ -1,3 +1,8 @@
+"""Storage options: which belong to which URL, and what is refused.
+
+Modules: sources/cached_source.py
+"""
+
 from __future__ import annotations
 
 import pytest

@@ -39,19 +39,19 @@ def test_width_bounds_what_is_under_way():
 
 
 def test_the_first_error_stops_the_rest():
-    begun, told = [], []
+    begun, stopped = [], []
 
     def work(item, stop):
         begun.append(item)
         if item == 3:
             raise ValueError("three")
-        told.append(stop.wait(LONG))
+        stopped.append(stop.wait(LONG))
         raise RuntimeError("because of three")
 
     with pytest.raises(ValueError, match="three"):
         gather(work, list(range(1000)))
     assert len(begun) <= MAX_REQUESTS
-    assert all(told)
+    assert all(stopped)
 
 
 def test_an_interrupt_of_the_caller_does_not_wait():

@@ -1,5 +1,7 @@
 """Paths and file URLs of Windows, with the path functions of Windows: drives, shares, slashes of both
 kinds.
+
+Modules: sources/address.py
 """
 
 from __future__ import annotations

@@ -39,25 +39,25 @@ def oracle(path: str, engines: Sequence[str]) -> tuple[xr.Dataset | None, str]:
 
 def verdict(path: str, engines: Sequence[str]) -> str:
     """One word, and why."""
-    theirs, engine = oracle(path, engines)
-    if theirs is None:
+    expected, engine = oracle(path, engines)
+    if expected is None:
         return f"unchecked: {engine}"
     try:
-        ours = open_dataset(path).load()
+        actual = open_dataset(path).load()
     except InsituError as refused:
         return f"refused: {type(refused).__name__}: {refused}"
     except Exception as error:
         return f"crashed: {type(error).__name__}: {error}"
     # netCDF-4 has no name for some types of HDF5 (references, arrays, opaque bits, complex numbers
     # …) and leaves such things out.
-    more = [name for name in ours.variables if name not in theirs.variables]
-    ours = ours.drop_vars(more)
-    for name in [name for name in ours.attrs if name not in theirs.attrs]:
-        del ours.attrs[name]
-    special = [n for n in ours.variables if ours[n].dtype.kind in "cV" or theirs[n].dtype.kind in "cV"]
-    ours, theirs = ours.drop_vars(special), theirs.drop_vars(special)
+    more = [name for name in actual.variables if name not in expected.variables]
+    actual = actual.drop_vars(more)
+    for name in [name for name in actual.attrs if name not in expected.attrs]:
+        del actual.attrs[name]
+    special = [n for n in actual.variables if actual[n].dtype.kind in "cV" or expected[n].dtype.kind in "cV"]
+    actual, expected = actual.drop_vars(special), expected.drop_vars(special)
     try:
-        xr.testing.assert_identical(ours, theirs)
+        xr.testing.assert_identical(actual, expected)
     except AssertionError as difference:
         if reason := FILES.get(path.rsplit("/", 1)[-1]):
             return f"differs: {reason}"

@@ -58,14 +58,14 @@ def test_histograms(dataset: xr.Dataset, plain: xr.Dataset, dim: Any) -> None:
     assert list(found.data_vars) == ["t", "n"]
     assert found.t.dims == (*(d for d in plain.t.dims if dim is not None and d not in np.atleast_1d(dim)), "bin")
     gone = plain.t.dims if dim is None else tuple(np.atleast_1d(dim))
-    want = xr.apply_ufunc(
+    expected = xr.apply_ufunc(
         lambda row: np.histogram(row[~np.isnan(row)], EDGES)[0],
         plain.t.stack(all_=gone).transpose(..., "all_"),
         input_core_dims=[["all_"]],
         output_core_dims=[["bin"]],
         vectorize=True,
     )
-    np.testing.assert_array_equal(found.t.values, want.values)
+    np.testing.assert_array_equal(found.t.values, expected.values)
     assert found.t.dtype == np.int64
     np.testing.assert_array_equal(found.bin_left, EDGES[:-1])
     np.testing.assert_array_equal(found.bin_right, EDGES[1:])
@@ -77,13 +77,13 @@ def test_histograms(dataset: xr.Dataset, plain: xr.Dataset, dim: Any) -> None:
 @pytest.mark.parametrize("dim", [None, "time", ("lat", "lon")])
 def test_quantiles(dataset: xr.Dataset, plain: xr.Dataset, dim: Any, q: Any) -> None:
     found = dataset.insitu.quantile(q, dim, approximate=True)
-    want = plain[["t", "n"]].quantile(q, dim)
-    assert list(found.data_vars) == list(want.data_vars)
-    assert set(found.coords) == set(want.coords)
-    for name in want.variables:
-        assert found[name].dims == want[name].dims
-        assert found[name].dtype == want[name].dtype
-        assert found[name].attrs == want[name].attrs
+    expected = plain[["t", "n"]].quantile(q, dim)
+    assert list(found.data_vars) == list(expected.data_vars)
+    assert set(found.coords) == set(expected.coords)
+    for name in expected.variables:
+        assert found[name].dims == expected[name].dims
+        assert found[name].dtype == expected[name].dtype
+        assert found[name].attrs == expected[name].attrs
     for number, one in enumerate(np.atleast_1d(q)):
         off = RANK_ERROR_BOUND * np.sqrt(one * (1 - one)) / CENTROIDS + 0.03  # of few values a rank is a wide step
         low, high = plain.t.quantile(max(one - off, 0), dim), plain.t.quantile(min(one + off, 1), dim)
@@ -103,12 +103,12 @@ def test_one_request_for_a_variable(path: Path, server: Server) -> None:
 
 
 def test_what_is_refused(path: Path, server: Server) -> None:
-    ours = insitu.open_dataset(path)
+    actual = insitu.open_dataset(path)
     with pytest.raises(UnsupportedError, match="weights"):
-        ours.insitu.histogram(EDGES, weights=ours.lat)
+        actual.insitu.histogram(EDGES, weights=actual.lat)
     for edges in ([1], [3, 2, 1], [0, np.nan]):
         with pytest.raises(InsituError):
-            ours.insitu.histogram(edges)
+            actual.insitu.histogram(edges)
     where = {"url": str(path), "variable": "t", "methods": ["histogram"]}
     for wrong in (
         {},

@@ -1,4 +1,7 @@
-"""Opening of bytes, open files and signed URLs, and what a dataset remembers of them."""
+"""Opening of bytes, open files and signed URLs, and what a dataset remembers of them.
+
+Modules: scanning/scan_url.py
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.nc"
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("way", DOORS)
 @pytest.mark.parametrize(
     "how",
     [
@@ -48,57 +48,57 @@ def path(tmp_path: Path) -> Path:
     ],
     ids=lambda how: next(iter(how)),
 )
-def test_taken(path: Path, door: str, how: dict[str, Any]) -> None:
-    found = DOORS[door](path, **how).load()
+def test_taken(path: Path, way: str, how: dict[str, Any]) -> None:
+    found = DOORS[way](path, **how).load()
     with xr.open_dataset(path, engine="netcdf4", auto_complex=True) as expected:
         xr.testing.assert_identical(found, expected.load())
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("way", DOORS)
 @pytest.mark.parametrize(
     "how", [{"mode": "w"}, {"phony_dims": "access"}, {"decode_vlen_strings": False}, {"driver": "ros3"}], ids=str
 )
-def test_refused(path: Path, door: str, how: dict[str, Any]) -> None:
+def test_refused(path: Path, way: str, how: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match=f"{next(iter(how))}=.*Leave"):
-        DOORS[door](path, **how)
+        DOORS[way](path, **how)
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
-def test_unknown_keywords_are_errors(path: Path, door: str) -> None:
+@pytest.mark.parametrize("way", ["virtual", "engine"])
+def test_unknown_keywords_are_errors(path: Path, way: str) -> None:
     with pytest.raises(TypeError, match="bogus"):
-        DOORS[door](path, bogus=1)
+        DOORS[way](path, bogus=1)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_complex_numbers_along_a_dimension_are_refused(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("way", DOORS)
+def test_complex_numbers_along_a_dimension_are_refused(tmp_path: Path, way: str) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("y", 3)
         file.createDimension("ri", 2)
         file.createVariable("v", "f4", ("y", "ri"))[:] = 1
-    assert DOORS[door](tmp_path / "a.nc").v.shape == (3, 2)
+    assert DOORS[way](tmp_path / "a.nc").v.shape == (3, 2)
     with pytest.raises(UnsupportedError, match=r"along dimension 'ri'.*isel"):
-        DOORS[door](tmp_path / "a.nc", auto_complex=True)
+        DOORS[way](tmp_path / "a.nc", auto_complex=True)
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
-def test_indexes_can_be_left_out(path: Path, door: str) -> None:
-    assert list(DOORS[door](path).xindexes) == ["x"]
-    bare = DOORS[door](path, create_default_indexes=False)
+@pytest.mark.parametrize("way", ["virtual", "engine"])
+def test_indexes_can_be_left_out(path: Path, way: str) -> None:
+    assert list(DOORS[way](path).xindexes) == ["x"]
+    bare = DOORS[way](path, create_default_indexes=False)
     assert not bare.xindexes
     assert bare.x.values.tolist() == [5, 6, 7]
     assert list(bare.coords) == ["x"]
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
-def test_groups(path: Path, door: str) -> None:
+@pytest.mark.parametrize("way", ["virtual", "engine"])
+def test_groups(path: Path, way: str) -> None:
     with pytest.raises(GroupError, match="no group 'bar'"):
-        DOORS[door](path, group="bar")
+        DOORS[way](path, group="bar")
     with pytest.raises(OSError, match="bar"):
-        DOORS[door](path, group="bar")
+        DOORS[way](path, group="bar")
     with pytest.raises(KeyError):
-        DOORS[door](path, group="bar")
+        DOORS[way](path, group="bar")
     with pytest.raises(ValueError, match="must be a string"):
-        DOORS[door](path, group=(1, 2))
+        DOORS[way](path, group=(1, 2))
 
 
 OBJECTS: dict[str, Callable[[bytes, Path], Any]] = {
@@ -110,11 +110,11 @@ OBJECTS: dict[str, Callable[[bytes, Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
+@pytest.mark.parametrize("way", ["virtual", "engine"])
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_datasets_on_objects_of_this_process_travel(path: Path, tmp_path: Path, kind: str, door: str) -> None:
+def test_datasets_on_objects_of_this_process_travel(path: Path, tmp_path: Path, kind: str, way: str) -> None:
     place = OBJECTS[kind](path.read_bytes(), path)
-    dataset = DOORS[door](place)
+    dataset = DOORS[way](place)
     data = pickle.dumps(dataset)
     copy = pickle.loads(data)
     assert copy.v.values.tolist() == [0, 1, 2]

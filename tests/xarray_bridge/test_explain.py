@@ -1,4 +1,7 @@
-"""What `ds.insitu.explain` says of files, requests, bytes and memory, beside what then happens."""
+"""What `ds.insitu.explain` says of files, requests, bytes and memory, beside what then happens.
+
+Modules: xarray_bridge/explain_dataset.py
+"""
 
 from __future__ import annotations
 

@@ -227,8 +227,8 @@ EVERYDAY: dict[str, Any] = {
 @pytest.mark.parametrize("name", EVERYDAY)
 def test_everyday_formulas(path: Path, name: str) -> None:
     formula = EVERYDAY[name]
-    with insitu.open_dataset(path) as ours, xr.open_dataset(path) as theirs:
-        found, expected = formula(ours), formula(theirs.load())
+    with insitu.open_dataset(path) as actual, xr.open_dataset(path) as reference:
+        found, expected = formula(actual), formula(reference.load())
         xr.testing.assert_allclose(found, expected, rtol=2e-5, atol=5e-4)  # means: ours are of float64
         assert found.dtype == expected.dtype
 
@@ -245,8 +245,8 @@ def test_two_archives_of_different_chunks_and_types(path: Path, tmp_path: Path) 
         assert len(difference.insitu.sources) == 3
         found = (difference**2).mean("time") ** 0.5
         at = difference.isel(time=[299, 300])
-    with xr.open_dataset(path) as theirs:
-        loaded = theirs.tas.load() - other.tas
+    with xr.open_dataset(path) as reference:
+        loaded = reference.tas.load() - other.tas
         xr.testing.assert_allclose(found, (loaded**2).mean("time") ** 0.5, rtol=1e-12)
         xr.testing.assert_identical(at.load(), loaded.isel(time=[299, 300]))
 
@@ -278,8 +278,8 @@ def test_shared_parts_are_read_and_computed_once(path: Path, monkeypatch: pytest
         difference = ds.tas - ds.u
         found = (difference**2 + difference).isel(time=slice(5)).values
     assert read == [2]
-    with xr.open_dataset(path) as theirs:
-        difference = theirs.tas.load() - theirs.u
+    with xr.open_dataset(path) as reference:
+        difference = reference.tas.load() - reference.u
         np.testing.assert_array_equal(found, (difference**2 + difference).isel(time=slice(5)).values)
 
 
@@ -348,8 +348,8 @@ def test_boxes_are_bounded_whatever_the_chunks(tmp_path: Path) -> None:
     ds = xr.Dataset({"a": (("x", "y"), values), "b": (("x", "y"), values[::-1].copy())})
     chunks = {"a": (600, 7), "b": (6, 700)}
     ds.to_netcdf(tmp_path / "x.nc", encoding={n: {"zlib": True, "chunksizes": c} for n, c in chunks.items()})
-    with insitu.open_dataset(tmp_path / "x.nc") as ours:
-        product = (ours.a * ours.b).variable._data
+    with insitu.open_dataset(tmp_path / "x.nc") as actual:
+        product = (actual.a * actual.b).variable._data
         memory = BoxMemory(40_000)
         boxes = list(iterate_boxes(product.node, memory))
         assert max(np.prod([part.stop - part.start for part in box]) for box in boxes) * 4 <= 4 * memory.box
@@ -365,8 +365,8 @@ def test_boxes_that_are_put_together_of_parts(tmp_path: Path, axes: tuple[int, .
     ds = xr.Dataset({"a": (("x", "y"), values), "b": (("x", "y"), values[::-1].copy())})
     chunks = {"a": (300, 7), "b": (6, 350)}
     ds.to_netcdf(tmp_path / "x.nc", encoding={n: {"zlib": True, "chunksizes": c} for n, c in chunks.items()})
-    with insitu.open_dataset(tmp_path / "x.nc") as ours:
-        product = (ours.a * ours.b).variable._data
+    with insitu.open_dataset(tmp_path / "x.nc") as actual:
+        product = (actual.a * actual.b).variable._data
         answers = [
             reduce_expression(product.node, ReductionQuery.of(["sum", "std"], axes, keepdims=True), memory=memory)
             for memory in (BoxMemory(400_000), BoxMemory(400_000, part=10_000), BoxMemory(400_000, part=999, at_once=1))

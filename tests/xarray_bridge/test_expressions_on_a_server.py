@@ -55,7 +55,7 @@ def test_random_trees_equal_numpy(near: Server, data: st.DataObject) -> None:
     lazy, expected = data.draw(expressions(access=ReadContext(name="x", active=active)))
     if not isinstance(lazy, LazyArray):
         return
-    items = active.ask("read", [{"expression": expression_to_wire(lazy.node)}], ({}, None))
+    items = client_for(near.url).ask("read", {"jobs": [{"expression": expression_to_wire(lazy.node)}], "options": {}})
     values = np.frombuffer(b"".join(items[1:-2]), items[0]["dtype"]).reshape(items[0]["shape"])
     assert_same(values, expected.astype(expected.dtype.newbyteorder("=")))
     if lazy.is_stored or not expected.size:
@@ -124,8 +124,8 @@ EVERYDAY: dict[str, Any] = {
 def test_everyday_formulas_move_their_result_only(path: Path, near: Server, name: str) -> None:
     formula = EVERYDAY[name]
     traffic = client_for(near.url).traffic
-    with xr.open_dataset(path) as theirs:
-        expected = formula(theirs.load())
+    with xr.open_dataset(path) as reference:
+        expected = formula(reference.load())
     with insitu.open_dataset(path, active=near.url, active_required=True) as ds, insitu.trace() as cost:
         start = traffic.received
         found = formula(ds).load()

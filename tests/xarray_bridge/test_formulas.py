@@ -1,4 +1,7 @@
-"""What xarray and NumPy do to virtual arrays stays virtual, or streams in bounded memory, and equals loaded data."""
+"""What xarray and NumPy do to virtual arrays stays virtual, or streams in bounded memory, and equals loaded data.
+
+Modules: lazy_array/explain.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`errors="warn"` keeps the rest of a file; a file that has only groups gives a warning."""
+"""`errors="warn"` keeps the rest of a file; a file that has only groups gives a warning.
+
+Modules: scanning/scan_member.py, xarray_bridge/tree_accessor.py
+"""
 
 from __future__ import annotations
 
@@ -67,11 +70,11 @@ def test_it_can_be_left_out_in_silence(path: Path) -> None:
 def test_a_dataset_keeps_the_rest(path: Path) -> None:
     with pytest.warns(InsituWarning) as caught:
         dataset = insitu.open_dataset(path, errors="warn")
-    told = sorted(str(warning.message) for warning in caught)
-    assert len(told) == 2
-    assert told[0].startswith("left out: ")
-    assert any("wide" in text and "128 bits" in text for text in told)
-    assert any("odd" in text and "31999" in text for text in told)
+    messages = sorted(str(warning.message) for warning in caught)
+    assert len(messages) == 2
+    assert messages[0].startswith("left out: ")
+    assert any("wide" in text and "128 bits" in text for text in messages)
+    assert any("odd" in text and "31999" in text for text in messages)
     assert set(dataset.variables) == {"x", "good"}
     assert dataset.load()["good"].sel(x=2).item() == 2
 
@@ -90,8 +93,8 @@ def test_a_tree_names_all_of_them(path: Path) -> None:
         insitu.open_datatree(path)
     with pytest.warns(InsituWarning) as caught:
         tree = insitu.open_datatree(path, errors="warn")
-    told = " ".join(str(warning.message) for warning in caught)
-    assert all(name in told for name in ("wide", "odd", "group/deep"))
+    messages = " ".join(str(warning.message) for warning in caught)
+    assert all(name in messages for name in ("wide", "odd", "group/deep"))
     assert set(tree.variables) == {"x", "good"}
     assert set(tree["group"].dataset.data_vars) == {"inner"}
 

@@ -113,11 +113,11 @@ HERE: dict[str, Any] = {
 }
 
 
-def assert_close(found: Any, want: Any) -> None:
-    xr.testing.assert_allclose(found.load(), want, rtol=1e-4)
-    assert tuple(found.sizes) == tuple(want.sizes)
-    for name in getattr(want, "data_vars", [None]):
-        assert (found[name] if name else found).dtype == (want[name] if name else want).dtype
+def assert_close(found: Any, expected: Any) -> None:
+    xr.testing.assert_allclose(found.load(), expected, rtol=1e-4)
+    assert tuple(found.sizes) == tuple(expected.sizes)
+    for name in getattr(expected, "data_vars", [None]):
+        assert (found[name] if name else found).dtype == (expected[name] if name else expected).dtype
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,7 @@
-"""Opening gives what xarray gives: by our functions, the engine, trees, Dask, and written again."""
+"""Opening gives what xarray gives: by our functions, the engine, trees, Dask, and written again.
+
+Modules: lazy_array/representation.py, xarray_bridge/accessor.py, xarray_bridge/write_in_pieces.py
+"""
 
 from __future__ import annotations
 
@@ -52,11 +55,11 @@ def test_encoding_is_kept(varied: Path) -> None:
     ds, wanted = open_dataset(varied), expected(varied)
     assert ds.encoding == wanted.encoding
     for name, variable in wanted.variables.items():
-        ours = ds[name].encoding
+        actual = ds[name].encoding
         for key, value in variable.encoding.items():
             if key in ("dtype", "char_dim_name") and variable.dtype.kind in "SUO":
                 continue
-            assert repr(ours.get(key)) == repr(value), (name, key)
+            assert repr(actual.get(key)) == repr(value), (name, key)
 
 
 def test_one_variable(varied: Path) -> None:
@@ -119,9 +122,9 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_tree(tree: Path) -> None:
-    ours = open_datatree(tree)
-    with xr.open_datatree(tree, engine="netcdf4") as theirs:
-        xr.testing.assert_identical(ours.load(), theirs.load())
+    actual = open_datatree(tree)
+    with xr.open_datatree(tree, engine="netcdf4") as expected:
+        xr.testing.assert_identical(actual.load(), expected.load())
 
 
 def test_groups_that_make_no_tree(tmp_path: Path) -> None:

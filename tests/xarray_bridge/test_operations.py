@@ -1,5 +1,10 @@
 """Operations on a virtual dataset equal those on the loaded one, and stay virtual where they
 should.
+
+Modules: expressions/padding.py, expressions/point_selection.py, lazy_array/deferred_values.py, lazy_array/einsum.py,
+lazy_array/numpy_functions.py, lazy_array/numpy_operations.py, lazy_array/numpy_reductions.py,
+reducing/partials_by_box.py, reducing/weighted_statistics.py,
+xarray_bridge/backend_array.py
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """A saved dataset opens as the one that was saved, in every format that can hold it, and can be
 appended to.
+
+Modules: scanning/saved_members.py
 """
 
 from __future__ import annotations
@@ -93,11 +95,11 @@ def test_a_mosaic(mosaic: xr.Dataset, tmp_path: Path) -> None:
 def test_a_mosaic_is_more_than_kerchunk_can_hold(mosaic: xr.Dataset, tmp_path: Path, target: str) -> None:
     with pytest.raises(UnsupportedError) as refused:
         mosaic.insitu.save(tmp_path / target)
-    said = str(refused.value)
-    assert "tas" in said
-    assert "part_001.nc" in said
-    assert "cut differently" in said
-    assert ".insitu" in said
+    message = str(refused.value)
+    assert "tas" in message
+    assert "part_001.nc" in message
+    assert "cut differently" in message
+    assert ".insitu" in message
     assert not (tmp_path / target).exists()
 
 

@@ -1,4 +1,7 @@
-"""Windows over virtual arrays (`rolling`, `coarsen`) equal xarray's on loaded data, and nothing is loaded for them."""
+"""Windows over virtual arrays (`rolling`, `coarsen`) equal xarray's on loaded data, and nothing is loaded for them.
+
+Modules: lazy_array/windowing.py
+"""
 
 from __future__ import annotations
 
@@ -342,10 +345,10 @@ def infinite(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("method", METHODS[:9])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_infinite_values(infinite: Path, method: str) -> None:
-    with insitu.open_dataset(infinite) as ds, xr.open_dataset(infinite) as theirs:
+    with insitu.open_dataset(infinite) as ds, xr.open_dataset(infinite) as expected:
         for length in (2, 5, 8):
             found = getattr(ds.x.rolling(t=length, min_periods=1), method)()
-            assert_same(found, getattr(theirs.x.load().rolling(t=length, min_periods=1), method)())
+            assert_same(found, getattr(expected.x.load().rolling(t=length, min_periods=1), method)())
 
 
 def test_warnings_are_as_they_were_asked_for(infinite: Path) -> None:
@@ -360,10 +363,10 @@ def test_warnings_are_as_they_were_asked_for(infinite: Path) -> None:
 
 
 def test_windows_of_dates(infinite: Path) -> None:
-    with insitu.open_dataset(infinite) as ds, xr.open_dataset(infinite) as theirs:
+    with insitu.open_dataset(infinite) as ds, xr.open_dataset(infinite) as expected:
         found = ds.when.rolling(t=3).construct("w")
         assert isinstance(found.variable._data, LazyArray)
-        xr.testing.assert_identical(found.load(), theirs.when.load().rolling(t=3).construct("w"))
+        xr.testing.assert_identical(found.load(), expected.when.load().rolling(t=3).construct("w"))
 
 
 def test_weights_of_windows(virtual: xr.Dataset, loaded: xr.Dataset) -> None:

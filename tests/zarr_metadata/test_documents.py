@@ -1,4 +1,9 @@
-"""Round trips of types, fill values, keys and codec chains through Zarr documents."""
+"""Round trips of types, fill values, keys and codec chains through Zarr documents.
+
+Modules: zarr_metadata/array_document.py, zarr_metadata/codec_documents.py, zarr_metadata/dtypes.py,
+zarr_metadata/fill.py, zarr_metadata/json_fields.py, zarr_metadata/keys.py, zarr_metadata/naming.py,
+zarr_metadata/to_documents.py, zarr_metadata/to_zarr.py, zarr_metadata/typed_attributes.py
+"""
 
 from __future__ import annotations
 
@@ -125,9 +130,9 @@ def test_chains(codecs: tuple[Codec, ...], order: tuple[int, int] | None) -> Non
         VirtualArray.of(tile, dims=("y", "x"), attributes={"_FillValue": np.int32(1), "k": np.float32(2)})
     )
     list(known.blocks())
-    second = to_documents.array_v2(known)
+    second = to_documents.array_documents(known, 2)
     back = documents.from_v2(second[".zarray"], second[".zattrs"])
-    third = documents.from_v3(json.loads(json.dumps(to_documents.array_v3(known))))
+    third = documents.from_v3(json.loads(json.dumps(to_documents.array_documents(known, 3)["zarr.json"])))
     for found in (back, third):
         assert found.encoding.dtype == encoding.dtype
         assert found.encoding.order == order
@@ -143,9 +148,9 @@ def test_chains(codecs: tuple[Codec, ...], order: tuple[int, int] | None) -> Non
 def test_codecs_that_nobody_else_has() -> None:
     tile = Tile((Axis.regular(4, 4),), (Encoding(np.dtype("<i4"), (Codec("szip"),)),), Columns.of_inline((1,), b""))
     known = to_zarr_spec(VirtualArray.of(tile, dims=("x",)))
-    for make in (to_documents.array_v2, to_documents.array_v3):
+    for zarr_format in (2, 3):
         with pytest.raises(UnsupportedError, match="szip"):
-            make(known)
+            to_documents.array_documents(known, zarr_format)
 
 
 def test_attributes_of_long_doubles() -> None:

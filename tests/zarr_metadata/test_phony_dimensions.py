@@ -1,4 +1,7 @@
-"""Names of dimensions that a Zarr store does not name."""
+"""Names of dimensions that a Zarr store does not name.
+
+Modules: scanning/manifest_store.py, zarr_metadata/hierarchy.py
+"""
 
 from __future__ import annotations
 

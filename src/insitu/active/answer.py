@@ -26,14 +26,12 @@ from insitu.reading import ReadContext
 from insitu.reducing import reduce_expression as here
 from insitu.reducing.expression_values import ExpressionValues
 from insitu.reducing.fold_portions import Folding, Results
-from insitu.reducing.grouped_statistics import GroupedFolding, Groups
 from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import kept_without_axes
+from insitu.reducing.reduced_axes import unchanged_statistics
 from insitu.reducing.statistics import STATISTICS
-from insitu.reducing.weighted_statistics import WeightedFolding, Weights
 
-__all__ = ["answer", "answer_array", "answer_groups", "answer_weights", "reason_to_compute_here"]
+__all__ = ["answer", "answer_array", "answer_folding", "reason_to_compute_here"]
 
 REFUSALS = (ServerError, SourceError, UnsupportedError, ModelError)
 """Errors of a server, or on the way to it, after which an expression is computed here."""
@@ -56,14 +54,15 @@ def answer(expression: Expression, query: ReductionQuery, known: Values | None =
 
 def _reduce_there(servers: Distribution, query: ReductionQuery) -> Results:
     expression, methods = servers.expression, query.methods
-    if kept_without_axes(query, expression.ndim):
+    if unchanged_statistics(query, expression.ndim):
         raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
     unknown = [method for method in methods if method not in STATISTICS or not STATISTICS[method].is_plain]
     if unknown or expression.dtype.kind not in "biufcmM":
         raise UnsupportedError(
             f"servers do not compute {', '.join(unknown) or 'statistics'} of {expression.dtype} values"
         )
-    query = _with_plain_axes(query, expression.ndim)
+    along = None if query.axes is None else normalise_axes(query.axes, expression.ndim)
+    query = replace(query, selection=..., axes=along)
     in_portions = tuple(method for method in methods if STATISTICS.can_stream(method, expression.dtype))
     found: Results = {}
     if in_portions:
@@ -90,34 +89,23 @@ def answer_array(
     return answer(Stored(array, how, Selection.of(query.selection, array.shape)), query)
 
 
-def answer_weights(
-    expression: Expression, weights: Weights, query: ReductionQuery, known: Values | None = None
+def answer_folding(
+    expression: Expression, make: Callable[[ExpressionValues], Folding], known: Values | None = None
 ) -> Results:
-    """Return weighted statistics of an expression."""
-    plain = _with_plain_axes(query, expression.ndim)
-    found = _fold_there(expression, lambda values: WeightedFolding(values, plain, weights))
-    return here.weigh_expression(expression, weights, query, known) if found is None else found
+    """Return the results of a reduction of an expression that is done in portions: of groups, say, or with weights.
 
+    Parameters
+    ----------
+    expression, make, known
+        As for `insitu.reducing.reduce_expression.fold_expression`.
+    """
 
-def answer_groups(
-    expression: Expression, groups: Groups, query: ReductionQuery, known: Values | None = None
-) -> Results:
-    """Return statistics of the groups of an expression."""
-    plain = _with_plain_axes(query, expression.ndim)
-    found = _fold_there(expression, lambda values: GroupedFolding(values, plain, groups))
-    return here.group_expression(expression, groups, query, known) if found is None else found
-
-
-def _with_plain_axes(query: ReductionQuery, ndim: int) -> ReductionQuery:
-    return replace(query, selection=..., axes=None if query.axes is None else normalise_axes(query.axes, ndim))
-
-
-def _fold_there(expression: Expression, make: Callable[[ExpressionValues], Folding]) -> Results | None:
     def ask(servers: Distribution) -> Results:
         with here.open_values(expression) as values:
             return servers.reduce(make(values))
 
-    return _ask_servers(expression, ask)
+    found = _ask_servers(expression, ask)
+    return here.fold_expression(expression, make, known) if found is None else found
 
 
 def _ask_servers(expression: Expression, ask: Callable[[Distribution], Results]) -> Results | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from insitu.active.distribute import Credentials, arrays_from_wire, credentials_of_url, join_blocks
+from insitu.active.distribute import arrays_from_wire, ask_in_turn, join_blocks, storage_access
 from insitu.active.fallback import bytes_to_move, warn_of_fallback
 from insitu.active.placement import Placement, Servers, place_servers, servers_of
 from insitu.active.transport import ServerError, client_for
@@ -98,7 +98,7 @@ class Active:
             "decode": decode,
             **({"dim": list(dim)} if dim else {}),
         }
-        options, basic = credentials_of_url(url, storage_options)
+        options, basic = storage_access(url, storage_options)
         items = self._ask_first(url, "reduce", {"jobs": [job], "options": options}, basic)
         return arrays_from_wire(items[0], "values"), items[-1]
 
@@ -108,7 +108,7 @@ class Active:
         """Return the metadata of an archive, scanned by the server;
         None if the server cannot scan it.
         """
-        options, basic = credentials_of_url(url, storage_options)
+        options, basic = storage_access(url, storage_options)
         try:
             items = self._ask_first(url, "scan", {"url": url, "group": group, "options": options}, basic)
             return group_from_wire(get_field(items[0], "group"))
@@ -122,17 +122,11 @@ class Active:
         try:
             job = {"array": array_to_wire(array[chosen]), "selection": None}
             first = next((s.url for tile in array.tiles for s in tile.chunks.sources[:1]), "")
-            options, basic = credentials_of_url(first, context.storage_options)
+            options, basic = storage_access(first, context.storage_options)
             return join_blocks(self._ask_first(first, "read", {"jobs": [job], "options": options}, basic))
         except (ServerError, SourceError, UnsupportedError) as problem:
             self.fall_back(problem, context.name, array[chosen])
             return read_array(array, chosen, context)
-
-    def ask(self, route: str, jobs: list[dict[str, Any]], credentials: Credentials) -> list[Any]:
-        """Return the items of the response to some jobs, of the server that is named first."""
-        options, basic = credentials
-        server = self.placements[0].servers[0]
-        return client_for(server, self.token).ask(route, {"jobs": jobs, "options": options}, basic)
 
     def _ask_first(self, url: str, route: str, request: Mapping[str, Any], basic: tuple[str, str] | None) -> list[Any]:
         """Return the items of the response of the first server next to a URL that answers."""
@@ -141,12 +135,7 @@ class Active:
             raise UnsupportedError(
                 f"no server of active= is next to {redact_url(url)}", hint="Add its prefix to active="
             )
-        for server in servers[:-1]:
-            try:
-                return client_for(server, self.token).ask(route, request, basic)
-            except (ServerError, SourceError):
-                pass  # the next one has the same data
-        return client_for(servers[-1], self.token).ask(route, request, basic)
+        return ask_in_turn(servers, lambda server: client_for(server, self.token).ask(route, request, basic))
 
     def fall_back(self, problem: InsituError, name: str | None, *arrays: VirtualArray) -> None:
         """Warn that values are read here, and why; raise the error if `required` is set.

@@ -42,9 +42,9 @@ from insitu.reducing.portions import is_one_portion
 from insitu.reducing.split_by_owner import MAX_OWNERS, OwnedArray, most_bytes, split_by_owner
 from insitu.sources.storage_options import options_for
 
-__all__ = ["Credentials", "Distribution", "arrays_from_wire", "credentials_of_url", "join_blocks"]
+__all__ = ["Distribution", "StorageAccess", "arrays_from_wire", "ask_in_turn", "join_blocks", "storage_access"]
 
-Credentials = tuple[dict[str, Any], tuple[str, str] | None]
+StorageAccess = tuple[dict[str, Any], tuple[str, str] | None]
 """Storage options for a server, and the secrets for a header."""
 Answer = tuple[Partial, list[Any]]
 """The partial of a portion, and NumPy's warnings while it was computed."""
@@ -71,7 +71,7 @@ class Owner:
     basic: tuple[str, str] | None = field(default=None, repr=False)
 
     @property
-    def credentials(self) -> Credentials:
+    def access(self) -> StorageAccess:
         """Storage options, and the secrets for a header."""
         return dict(self.options), self.basic
 
@@ -119,13 +119,12 @@ class Distribution:
     def ask_any(self, owner: Owner, job: Mapping[str, Any]) -> Results:
         """Return the results of a job from one of several servers with the same data."""
         first = next(_turn) % len(owner.servers)
-        *others, last = owner.servers[first:] + owner.servers[:first]
-        for server in others:
-            try:
-                return _values(server, owner, job)
-            except REFUSALS as problem:
-                warn_of_takeover(server, problem, self.name)
-        return _values(last, owner, job)
+        servers = owner.servers[first:] + owner.servers[:first]
+
+        def report(server: str, problem: InsituError) -> None:
+            warn_of_takeover(server, problem, self.name)
+
+        return ask_in_turn(servers, lambda server: _values(server, owner, job), report)
 
     def parts(self) -> list[tuple[Selection, Owner]]:
         """Return the parts of the values, with the servers that have each of them."""
@@ -173,12 +172,14 @@ class Distribution:
         """Yield the merged states of groups of portions, in order: they are reduced by servers."""
         wanted = [portion for group in groups for portion in group]
         owners = self._find_owners(job, wanted)
-        mine: dict[Owner | None, list[int]] = {}
+        numbers_of: dict[Owner | None, list[int]] = {}
         for number, owner in enumerate(owners):
-            mine.setdefault(owner, []).append(number)
-        order = interleave(list(mine.values()))
+            numbers_of.setdefault(owner, []).append(number)
+        order = interleave(list(numbers_of.values()))
         group_of = [number for number, group in enumerate(groups) for _ in group]
         begins = [0, *itertools.accumulate(map(len, groups))]
+        # Merged in the order of the portions, as here, though they are answered server by server: the bits must not
+        # depend on who is faster. The portions of each server are spread evenly, so that few states wait.
         trees, following, states = [MergeTree(job) for _ in groups], begins[:-1], {}
         done = 0
         for number, (found, messages) in zip(order, self._ask_all(job, wanted, owners, order), strict=True):
@@ -266,20 +267,17 @@ class Distribution:
         """Return the values of an expression, each part read by a server that has it."""
         values = np.empty(expression.shape, expression.dtype)
         for part, owner in Distribution(expression).parts():
-            mine = ExpressionValues(expression).select(part)
-            where = np.ix_(
-                *(np.arange(k.start, k.start + k.length) if isinstance(k, Stride) else k for k in part.selectors)
-            )
+            piece = ExpressionValues(expression).select(part)
+            where = np.ix_(*(key.positions if isinstance(key, Stride) else key for key in part.selectors))
             problem: InsituError | None = None
-            for server in owner.servers:
-                try:
-                    values[where] = _read(server, owner, mine.expression)
-                    break
-                except REFUSALS as refusal:
-                    problem = refusal
-            else:
-                self._fall_back(owner, [mine.expression], False, problem)
-                values[where] = mine.read()
+            try:
+                if owner.servers:
+                    values[where] = ask_in_turn(owner.servers, partial(_read, owner=owner, expression=piece.expression))
+                    continue
+            except REFUSALS as refusal:
+                problem = refusal
+            self._fall_back(owner, [piece.expression], False, problem)
+            values[where] = piece.read()
         return values
 
     def _fall_back(self, owner: Owner, lost: Sequence[Expression], is_all: bool, reason: InsituError | None) -> None:
@@ -308,6 +306,30 @@ def interleave(lists: Sequence[Sequence[Item]]) -> list[Item]:
         for number, item in enumerate(items)
     ]
     return [item for _, _, item in sorted(placed, key=lambda entry: entry[:2])]
+
+
+def ask_in_turn(
+    servers: Sequence[str], ask: Callable[[str], Item], report: Callable[[str, InsituError], None] | None = None
+) -> Item:
+    """Return what the first of several servers with the same data answers; raise the refusal of the last.
+
+    Parameters
+    ----------
+    servers
+        Their URLs.
+    ask
+        Asks one of them.
+    report
+        Called with each that refuses, and why, if another one is asked then.
+    """
+    *others, last = servers
+    for server in others:
+        try:
+            return ask(server)
+        except REFUSALS as problem:
+            if report is not None:
+                report(server, problem)
+    return ask(last)
 
 
 class _Owners:
@@ -367,11 +389,11 @@ def _owner(leaf: Leaf, url: str | None = None) -> Owner:
     if url is None:
         first = next((s for tile in leaf.array.tiles for s in tile.chunks.sources[:1]), None)
         url = None if first is None else first.url
-    options, basic = credentials_of_url(url, leaf.storage_options)
+    options, basic = storage_access(url, leaf.storage_options)
     return Owner(servers, leaf.token, tuple(sorted(options.items())), basic)
 
 
-def credentials_of_url(url: str | None, storage_options: Mapping[str, Any] | None) -> Credentials:
+def storage_access(url: str | None, storage_options: Mapping[str, Any] | None) -> StorageAccess:
     """Return the storage options that a server gets to read a URL, and the secrets for a header."""
     options = options_for(url, storage_options) if url is not None else {}
     nested = dict(options.get("client_kwargs") or {})
@@ -385,13 +407,13 @@ def credentials_of_url(url: str | None, storage_options: Mapping[str, Any] | Non
 
 def _ask(server: str, owner: Owner, job: Mapping[str, Any]) -> Any:
     """Return the first item of the response of a server to one job."""
-    options, basic = owner.credentials
+    options, basic = owner.access
     return client_for(server, owner.token).ask("reduce", {"jobs": [dict(job)], "options": options}, basic)[0]
 
 
 def _read(server: str, owner: Owner, expression: Expression) -> npt.NDArray[Any]:
     """Return the values of an expression, computed by a server."""
-    options, basic = owner.credentials
+    options, basic = owner.access
     jobs = {"jobs": [expression_entry(expression)], "options": options}
     return join_blocks(client_for(server, owner.token).ask("read", jobs, basic))
 

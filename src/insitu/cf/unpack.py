@@ -20,7 +20,7 @@ from insitu.cf.numbers import missing_dtype
 from insitu.errors import CodecError, FormatError
 from insitu.model import Packing, PackingKind
 
-__all__ = ["Unpacker", "decode_text", "get_unpacker", "unpack", "unpacked_dtype"]
+__all__ = ["Unpacker", "decode_text", "get_unpacker", "unpack"]
 
 FIRST_INEXACT_INTEGER = 1 << 53
 """Smallest integer from which on float64 cannot represent all integers."""
@@ -54,11 +54,6 @@ def unpack(stored: NDArray[Any], packing: Packing, out: NDArray[Any] | None = No
     """
     stored = np.asarray(stored)  # one element may come as a scalar
     return get_unpacker(packing, stored.dtype)(stored, out)
-
-
-def unpacked_dtype(packing: Packing, stored: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that stored values of a type decode to."""
-    return get_unpacker(packing, stored).dtype
 
 
 def get_unpacker(packing: Packing, stored: np.dtype[Any]) -> Unpacker:

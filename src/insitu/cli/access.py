@@ -1,4 +1,4 @@
-"""Options that several verbs share: --option and --verbose, with a trace of storage requests."""
+"""Options that several verbs share, of which --verbose traces the requests to storage."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stderr
+from insitu.cli.screen import format_chunk_shape, format_codecs, stderr
 from insitu.model import VirtualArray, VirtualGroup
+from insitu.model.description import count_text, format_bytes
 from insitu.open_options import OPTIONS, OpenOptions
 from insitu.scanning.member import Member
 from insitu.sources import Trace, trace
 
 __all__ = [
+    "AllowLocal",
     "Errors",
+    "Inline",
+    "Overwrite",
+    "Raw",
     "StorageOption",
     "Verbose",
     "check_errors",
@@ -39,6 +44,16 @@ def flag_of(name: str, **more: Any) -> Any:
 StorageOption = Annotated[list[str] | None, flag_of("storage_options", metavar="NAME=VALUE")]
 Errors = Annotated[str, flag_of("errors")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")]
+AllowLocal = Annotated[
+    bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
+]
+Inline = Annotated[
+    int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
+]
 
 
 def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:
@@ -102,7 +117,7 @@ def trace_storage(verbose: bool) -> Iterator[Trace]:
     if verbose:
         places = ", ".join(cost.places) or "nothing"
         stderr.print(
-            f"storage | {places} | {plural(cost.requests, 'request')} in {plural(cost.waves, 'wave')} | "
+            f"storage | {places} | {count_text(cost.requests, 'request')} in {count_text(cost.waves, 'wave')} | "
             f"{format_bytes(cost.bytes)} | "
             f"{cost.seconds:.3f} s" + (f" | retried {cost.retries} times" if cost.retries else ""),
             markup=False,
@@ -119,6 +134,6 @@ def describe_array(name: str, array: VirtualArray, group: VirtualGroup | Member 
         "×".join(map(str, array.shape)) or "scalar",
         f"chunks {format_chunk_shape(array)}",
         f"codecs {format_codecs(encoding for tile in array.tiles for encoding in tile.encodings)}",
-        f"{plural(len(array.tiles), 'grid')} of {plural(len(array.sources), 'object')}",
+        f"{count_text(len(array.tiles), 'grid')} of {count_text(len(array.sources), 'object')}",
     ]
     return " | ".join(part for part in parts if part)

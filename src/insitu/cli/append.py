@@ -9,8 +9,9 @@ import typer
 
 from insitu.cli.access import Errors, StorageOption, check_errors, storage_options
 from insitu.cli.progress import progress_bar
-from insitu.cli.screen import plural, stderr
+from insitu.cli.screen import stderr
 from insitu.errors import SelectionError
+from insitu.model.description import count_text
 
 __all__ = ["append"]
 
@@ -45,9 +46,9 @@ def append(
             stderr.print(f"skipped, already there: {url}", markup=False, soft_wrap=True)
         for url, reason in done.left_out.items() if errors == "skip" else ():  # else a warning has said it
             stderr.print(f"left out: {url}: {reason}", style="yellow", markup=False, soft_wrap=True)
-    changes = [f"added {plural(done.steps, 'step')} of {dim}" if done.steps else "nothing new"]
+    changes = [f"added {count_text(done.steps, 'step')} of {dim}" if done.steps else "nothing new"]
     if done.skipped:
-        changes.append(f"{plural(len(done.skipped), 'file')} skipped, already there")
+        changes.append(f"{count_text(len(done.skipped), 'file')} skipped, already there")
     if done.left_out:
-        changes.append(f"{plural(len(done.left_out), 'file')} left out: unreadable")
+        changes.append(f"{count_text(len(done.left_out), 'file')} left out: unreadable")
     stderr.print(f"{target}: {'; '.join(changes)}", markup=False, soft_wrap=True)

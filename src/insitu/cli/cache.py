@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from insitu.cli.screen import format_bytes, plural, stderr, stdout
+from insitu.cli.screen import stderr, stdout
+from insitu.model.description import count_text, format_bytes
 from insitu.scanning.scan_cache import default_scan_cache
 
 __all__ = ["cache"]
@@ -32,7 +33,7 @@ def cache(
     entries = found.entries()
     total = sum(entry.size for entry in entries)
     stderr.print(
-        f"{plural(len(entries), 'scan')}, {format_bytes(total)} of at most {format_bytes(found.max_bytes)}: "
+        f"{count_text(len(entries), 'scan')}, {format_bytes(total)} of at most {format_bytes(found.max_bytes)}: "
         f"{found.folder}",
         soft_wrap=True,
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.access import AllowLocal, StorageOption, storage_options
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import stdout
 
@@ -16,9 +16,7 @@ __all__ = ["check"]
 
 def check(
     references: Annotated[str, typer.Argument(help="Saved references.", metavar="REFS")],
-    allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
-    ] = False,
+    allow_local: AllowLocal = False,
     as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     option: StorageOption = None,
 ) -> None:

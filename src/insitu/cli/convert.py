@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import StorageOption, storage_options
-from insitu.cli.screen import plural, stderr
+from insitu.cli.access import AllowLocal, Inline, Overwrite, StorageOption, storage_options
+from insitu.cli.screen import stderr
+from insitu.model.description import count_text
 
 __all__ = ["convert", "parse_prefixes"]
 
@@ -35,13 +36,9 @@ def convert(
             "--relative", help="Save URLs relative to the target, so that files and references can be moved together."
         ),
     ] = False,
-    inline: Annotated[
-        int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
-    ] = 0,
-    allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    inline: Inline = 0,
+    allow_local: AllowLocal = False,
+    overwrite: Overwrite = False,
     option: StorageOption = None,
 ) -> None:
     """Save references in another format."""
@@ -59,7 +56,7 @@ def convert(
         mode="w" if overwrite else "x",
         storage_options=storage_options(option),
     )
-    stderr.print(f"{target}: {plural(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
+    stderr.print(f"{target}: {count_text(sum(1 for _ in found.all_arrays()), 'variable')}", markup=False)
 
 
 def parse_prefixes(pairs: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from insitu.cli.access import StorageOption, storage_options
-from insitu.cli.screen import plural, stderr
+from insitu.cli.screen import stderr
+from insitu.model.description import count_text
 
 __all__ = ["drop"]
 
@@ -26,5 +27,5 @@ def drop(
 
     archive = Archive.open(target, many=False, storage_options=storage_options(option))
     dropped = archive.drop(urls, replacement or None)
-    put = f", inserted {plural(len(replacement), 'file')}" if replacement else ""
-    stderr.print(f"{target}: removed {plural(len(dropped), 'file')}{put}", markup=False)
+    put = f", inserted {count_text(len(replacement), 'file')}" if replacement else ""
+    stderr.print(f"{target}: removed {count_text(len(dropped), 'file')}{put}", markup=False)

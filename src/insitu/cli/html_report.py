@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from insitu import __version__
-from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural
+from insitu.cli.screen import format_chunk_shape, format_codecs
 from insitu.cli.tree import type_name
 from insitu.model import CellCounts, VirtualArray, VirtualGroup, count_cells
+from insitu.model.description import count_text, format_bytes
 from insitu.pictures.chunk_svg import PALETTE, busiest_dimensions, chunk_counts, chunk_svg, plane_text
 from insitu.sources.redaction import redact_url
 
@@ -64,10 +65,10 @@ def html_report(group: VirtualGroup, title: str, notes: Sequence[tuple[str, str]
     stored = sum(counts.nbytes for counts in cell_counts.values())
     virtual = sum(array.nbytes for _, array in arrays)
     left = sum(len(node.problems) for _, node in group.walk())
-    summary = f"{plural(len(arrays), 'variable')}, {format_bytes(stored)} stored, {format_bytes(virtual)} when read"
+    summary = f"{count_text(len(arrays), 'variable')}, {format_bytes(stored)} stored, {format_bytes(virtual)} when read"
     parts = [f"<h1>{escape(title)}</h1>", f"<p>{escape(summary)}</p>"]
     if left:
-        parts.append(f"<p class='problem'>{escape(plural(left, 'variable'))} cannot be read</p>")
+        parts.append(f"<p class='problem'>{escape(count_text(left, 'variable'))} cannot be read</p>")
     for path, node in group.walk():
         parts += _group_parts(path, node, cell_counts)
     if notes:
@@ -86,7 +87,7 @@ def html_report(group: VirtualGroup, title: str, notes: Sequence[tuple[str, str]
 def _group_parts(path: str, node: VirtualGroup, cell_counts: Mapping[str, CellCounts]) -> Iterator[str]:
     yield f"<h2>{escape(path) if path else '/'}</h2>"
     if node.attributes:
-        count = plural(len(node.attributes), "attribute")
+        count = count_text(len(node.attributes), "attribute")
         yield f"<details><summary>{escape(count)}</summary>{_attribute_table(node.attributes)}</details>"
     for name, array in node.arrays.items():
         yield _variable_part(name, array, cell_counts[f"{path}/{name}" if path else name])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +13,12 @@ import typer
 from rich.text import Text
 
 from insitu.cli.access import StorageOption, Verbose, storage_options, trace_storage
-from insitu.cli.screen import format_bytes, plural, print_table, stdout
+from insitu.cli.screen import print_table, stdout
 from insitu.cli.tree import as_json, as_table
 from insitu.codecs.undecodable import find_undecodable
 from insitu.errors import SourceError
-from insitu.model import ArrayDetails, GroupDetails, VirtualGroup, byte_ranges
+from insitu.model import VirtualGroup, byte_ranges
+from insitu.model.description import count_text, detail_notes, format_bytes
 from insitu.open_options import ScanOptions
 from insitu.scanning.scan_url import scan_stored
 from insitu.sources.redaction import redact_url
@@ -77,9 +77,9 @@ def info(
     count = sum(1 for _ in found.all_arrays())
     left = sum(len(node.problems) for _, node in found.walk())
     total = sum(array.nbytes for _, array in found.all_arrays())
-    line = Text(f"{plural(count, 'variable')}, {format_bytes(total)} when read")
+    line = Text(f"{count_text(count, 'variable')}, {format_bytes(total)} when read")
     if left:
-        line.append(f"; {plural(left, 'variable')} cannot be read", style="red")
+        line.append(f"; {count_text(left, 'variable')} cannot be read", style="red")
     stdout.print(line)
 
 
@@ -101,21 +101,11 @@ def notes(group: VirtualGroup) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     for path, node in group.walk():
-        found += [(path or "/", text) for text in _unread_attributes(node.details)]
+        found += [(path or "/", text) for text in detail_notes(node.details)]
     for path, array in group.all_arrays():
         found += [(path, f"cannot be decoded: {problem}") for problem in find_undecodable(array)]
-        found += [(path, text) for text in _unread_attributes(array.details)]
-        missing = array.details.missing_sources
-        if missing:
-            found.append(
-                (path, f"filled where its sources are missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}")
-            )
+        found += [(path, text) for text in detail_notes(array.details)]
     return found
-
-
-def _unread_attributes(details: ArrayDetails | GroupDetails) -> Iterator[str]:
-    for name, reason in details.unread_attributes.items():
-        yield f"attribute {name!r} is not read: {reason}"
 
 
 def chunk_map(group: VirtualGroup, width: int = 100) -> Text:

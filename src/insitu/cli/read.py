@@ -10,16 +10,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from insitu.cli.access import StorageOption, Verbose, describe_array, storage_options, trace_storage
-from insitu.cli.screen import format_bytes, plural, stderr
+from insitu.archive import open_variable
+from insitu.cli.access import Raw, StorageOption, Verbose, describe_array, storage_options, trace_storage
+from insitu.cli.screen import stderr
 from insitu.cli.values import output_format, show_table, write_csv, write_netcdf, write_npy, write_text
 from insitu.errors import InsituError, SelectionError, VariableError
+from insitu.model.description import count_text, format_bytes
 from insitu.open_options import ScanOptions
 from insitu.reading import ReadStatistics
 from insitu.scanning.scan_url import scan_stored
 from insitu.xarray_bridge.archive_dataset import Archive
 
-__all__ = ["parse_slices", "read"]
+__all__ = ["parse_slices", "read", "split_slices"]
 
 
 def _complete_variable(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -58,25 +60,23 @@ def read(
         ),
     ] = None,
     form: Annotated[str | None, typer.Option("--as", help="Format: text, table, csv, npy or nc.")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
-    ] = False,
+    raw: Raw = False,
     option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Read a slice of a variable: the values that xarray shows."""
-    bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
-    if bracket and slices is None:
-        variable, slices = bracket.groups()
+    if slices is None:
+        variable, slices = split_slices(variable)
     kind = output_format(form, output)
-    options = storage_options(option)
+    selection = parse_slices(slices)
     with trace_storage(verbose):
+        archive, name = open_variable(url, variable, storage_options=storage_options(option))
         if sel or kind in ("table", "csv", "nc"):
-            array = _read_labelled(url, variable, parse_slices(slices), sel, nearest, raw, options)
+            array = _read_labelled(archive, name, variable, selection, sel, nearest, raw)
             values = array.values
         else:
             array = None
-            values = _read_values(url, variable, parse_slices(slices), raw, options, verbose)
+            values = _read_values(archive, name, selection, raw, variable if verbose else None)
     if kind == "text" and output is None:
         typer.echo(np.array2string(values, threshold=1000))
     elif kind == "text":
@@ -95,21 +95,17 @@ def read(
         stderr.print(f"{output}: {values.dtype} {shape}, {format_bytes(values.nbytes)}", markup=False, soft_wrap=True)
 
 
-def _read_values(
-    url: str, variable: str, selection: Any, raw: bool, options: dict[str, Any] | None, verbose: bool
-) -> Any:
-    """Return values without their labels."""
-    group, _, name = variable.strip("/").rpartition("/")
-    archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
+def _read_values(archive: Archive, name: str, selection: Any, raw: bool, shown_name: str | None) -> Any:
+    """Return values without their labels; with a name, say what was read."""
     tally = ReadStatistics()
     values = archive.read(name, selection, decode=not raw, tally=tally)
-    if verbose:
+    if shown_name is not None:
         array = archive.array(name, decode=not raw)
-        stderr.print(describe_array(variable, array, archive.member()), markup=False, soft_wrap=True)
+        stderr.print(describe_array(shown_name, array, archive.member()), markup=False, soft_wrap=True)
         stderr.print(
             f"read | {values.dtype} | {'×'.join(map(str, values.shape)) or 'scalar'} | "
-            f"{plural(tally.chunks, 'chunk')} | "
-            f"{plural(tally.requests, 'request')} | {format_bytes(tally.bytes_fetched)} fetched, "
+            f"{count_text(tally.chunks, 'chunk')} | "
+            f"{count_text(tally.requests, 'request')} | {format_bytes(tally.bytes_fetched)} fetched, "
             f"{format_bytes(tally.bytes_decoded)} decoded | {1000 * tally.total_seconds:.1f} ms",
             markup=False,
             soft_wrap=True,
@@ -118,24 +114,16 @@ def _read_values(
 
 
 def _read_labelled(
-    url: str,
-    variable: str,
-    selection: Any,
-    sel: Sequence[str] | None,
-    nearest: bool,
-    raw: bool,
-    options: dict[str, Any] | None,
+    archive: Archive, name: str, path: str, selection: Any, sel: Sequence[str] | None, nearest: bool, raw: bool
 ) -> Any:
-    """Return values with their labels, as a DataArray."""
-    group, _, name = variable.strip("/").rpartition("/")
-    archive = Archive.open(url, group=group or None, variables=[name], storage_options=options)
+    """Return the values of the variable of a path with their labels, as a DataArray."""
     dataset = archive.dataset()
     if raw and name in dataset.variables:
         dataset = dataset.assign({name: (dataset[name].dims, archive.read(name, decode=False))})
     if name not in dataset.variables:
         raise VariableError(
-            f"there is no variable {variable!r}",
-            url=url,
+            f"there is no variable {path!r}",
+            url=str(archive.urls[0]),
             hint=f"There are: {', '.join(map(str, dataset.variables)) or 'none'}",
         )
     array = dataset[name]
@@ -143,9 +131,8 @@ def _read_labelled(
     unknown = [dim for dim in labels if dim not in array.coords]
     if unknown:
         raise SelectionError(
-            f"{variable} has no labels along {unknown[0]!r}",
-            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{variable}[0, "
-            "10:20]'",
+            f"{path} has no labels along {unknown[0]!r}",
+            hint=f"There are: {', '.join(map(str, array.coords)) or 'none'}; or select by position: '{path}[0, 10:20]'",
         )
     try:
         # Of the labels alone: an error of the variable itself is none of the labels.
@@ -195,6 +182,18 @@ def _parse_label(text: str) -> Any:
         return float(text) if not re.fullmatch(r"\d{4}(-\d\d){0,2}", text) else text
     except ValueError:
         return text
+
+
+def split_slices(variable: str) -> tuple[str, str | None]:
+    """Return the path of a variable, and the slices that follow it in brackets; None if there are none.
+
+    Examples
+    --------
+    >>> split_slices("forecast/tas[0, 10:20]"), split_slices("tas")
+    (('forecast/tas', '0, 10:20'), ('tas', None))
+    """
+    found = re.fullmatch(r"(.+?)\[(.*)\]", variable)
+    return (variable, None) if found is None else (found[1], found[2])
 
 
 def parse_slices(text: str | None) -> Any:

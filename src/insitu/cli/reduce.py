@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from typing import Annotated, Any
 
@@ -12,10 +11,11 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from insitu.archive import Archive
-from insitu.cli.access import StorageOption, storage_options
-from insitu.cli.read import parse_slices
-from insitu.cli.screen import format_bytes, plural, print_table, stderr
+from insitu.archive import open_variable
+from insitu.cli.access import Raw, StorageOption, Verbose, storage_options
+from insitu.cli.read import parse_slices, split_slices
+from insitu.cli.screen import print_table, stderr
+from insitu.model.description import count_text, format_bytes
 from insitu.reading import ReadStatistics
 from insitu.reducing.statistics import STATISTICS
 
@@ -52,20 +52,15 @@ def reduce(
         ),
     ] = None,
     form: Annotated[str | None, typer.Option("--as", help="Format: text, table or json (where NaN is null).")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")
-    ] = False,
+    raw: Raw = False,
     option: StorageOption = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what was read, to standard error.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Compute statistics of a variable, chunk by chunk, here or on a server next to the data.
 
     Results are those of xarray.
     """
-    slices = None
-    bracket = re.fullmatch(r"(.+?)\[(.*)\]", variable)
-    if bracket:
-        variable, slices = bracket.groups()
+    variable, slices = split_slices(variable)
     if form is not None and form not in FORMS:
         raise typer.BadParameter(f"must be one of {', '.join(FORMS)}", param_hint="--as")
     methods = [name.strip() for name in method.split(",") if name.strip()]
@@ -86,13 +81,10 @@ def reduce(
         )
     else:
         tally = ReadStatistics()
-        group, _, name = variable.strip("/").rpartition("/")
-        archive = Archive.open(
-            url, group=group or None, variables=[name], storage_options=parameters.pop("storage_options")
-        )
+        archive, name = open_variable(url, variable, storage_options=parameters.pop("storage_options"))
         values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **parameters)
         summary = (
-            f"{plural(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, "
+            f"{count_text(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, "
             f"{format_bytes(tally.bytes_decoded)} decoded"
         )
     seconds = time.perf_counter() - begin
@@ -141,7 +133,7 @@ def _reduce_on_server(
     )
     values, done = Active(active, required=True).reduce_url(place, variable, query, **parameters)
     summary = (
-        f"{plural(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and "
+        f"{count_text(done['chunks'], 'chunk')} | {format_bytes(done['bytes_fetched'])} fetched and "
         f"{format_bytes(done['bytes_decoded'])} decoded by {redact_url(active)}"
     )
     return {name: values[name] for name in methods}, summary

@@ -6,19 +6,18 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import StorageOption, storage_options
+from insitu.cli.access import AllowLocal, StorageOption, storage_options
 from insitu.cli.convert import parse_prefixes
 from insitu.cli.progress import progress_bar
-from insitu.cli.screen import plural, stdout
+from insitu.cli.screen import stdout
+from insitu.model.description import count_text
 
 __all__ = ["refresh"]
 
 
 def refresh(
     references: Annotated[str, typer.Argument(help="Saved references.", metavar="REFS")],
-    allow_local: Annotated[
-        bool, typer.Option("--allow-local", help="Allow references from another machine to name files of this one.")
-    ] = False,
+    allow_local: AllowLocal = False,
     rename: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,14 +34,14 @@ def refresh(
 
     if rename:
         done = rename_sources(references, parse_prefixes(rename), storage_options=storage_options(option))
-        stdout.print(f"{plural(done, 'source')} renamed", markup=False)
+        stdout.print(f"{count_text(done, 'source')} renamed", markup=False)
     with progress_bar("sources") as progress:
         report = refresh_references(
             references, progress=progress, allow_local=allow_local, storage_options=storage_options(option)
         )
     changed = len(report.stale) + len(report.by_size_only)
     stdout.print(
-        f"{plural(len(report.findings), 'source')}: "
+        f"{count_text(len(report.findings), 'source')}: "
         + (f"{changed:,} changed, scanned again" if changed else "nothing changed"),
         markup=False,
     )

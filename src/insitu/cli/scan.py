@@ -17,6 +17,8 @@ from rich.table import Table
 
 from insitu.archive import Archive
 from insitu.cli.access import (
+    Inline,
+    Overwrite,
     StorageOption,
     Verbose,
     check_errors,
@@ -26,13 +28,14 @@ from insitu.cli.access import (
     trace_storage,
 )
 from insitu.cli.progress import progress_bar
-from insitu.cli.screen import format_bytes, plural, print_table, stderr
+from insitu.cli.screen import print_table, stderr
 from insitu.combining.scan_journal import Journal, journal_for
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.containers.open_entries import expand_entries
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualGroup, count_cells
+from insitu.model.description import count_text, format_bytes
 from insitu.open_options import CombineOptions, OpenOptions, ScanOptions
 from insitu.scanning.scan_cache import reader_identity
 from insitu.scanning.scan_estimate import estimate_scan, scan_counting_requests
@@ -68,11 +71,9 @@ def scan(
         str | None,
         typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: its address, e.g. tcp://host:8786, or local."),
     ] = None,
-    inline: Annotated[
-        int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
-    ] = 0,
+    inline: Inline = 0,
     relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the target.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    overwrite: Overwrite = False,
     restart: Annotated[
         bool, typer.Option("--restart", help="Start anew instead of resuming an interrupted scan.")
     ] = False,
@@ -106,7 +107,7 @@ def scan(
         else:
             total = _save_many(files, output, options, workers, dask, restart, saving)
     stderr.print(
-        f"{output}: {plural(len(files), 'file')}, {format_bytes(total)} when read, in "
+        f"{output}: {count_text(len(files), 'file')}, {format_bytes(total)} when read, in "
         f"{time.perf_counter() - begin:.1f} s",
         markup=False,
         soft_wrap=True,
@@ -212,7 +213,7 @@ def _save_many(
         warnings.simplefilter("ignore" if options.scan.errors == "skip" else "default")
         archive = Archive.open_with([*files], options.replace(parallel=engine, progress=progress, resume=journal))
     if journal.found:
-        stderr.print(f"resumed: {plural(journal.found, 'file')} had been scanned before", markup=False)
+        stderr.print(f"resumed: {count_text(journal.found, 'file')} had been scanned before", markup=False)
     if saving["mode"] == "x":
         journal.begin_saving(files, repr(options.combine))
     archive.save(target, **saving)
@@ -277,7 +278,7 @@ def _show_files(files: Sequence[Any], options: ScanOptions) -> None:
             )  # fmt: skip
     print_table(table)
     if failed:
-        stderr.print(f"{plural(failed, 'file')} left out", style="yellow")
+        stderr.print(f"{count_text(failed, 'file')} left out", style="yellow")
         raise typer.Exit(1)
 
 

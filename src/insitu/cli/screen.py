@@ -1,4 +1,4 @@
-"""Output on the terminal: the two consoles, tables, and formatting of sizes, codecs and chunks."""
+"""Output on the terminal: the two consoles, tables, and texts of codecs and chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 from insitu.model import Encoding, VirtualArray
 from insitu.model.encoding_texts import codec_chain_text
 
-__all__ = ["format_bytes", "format_chunk_shape", "format_codecs", "plural", "print_table", "stderr", "stdout"]
+__all__ = ["format_chunk_shape", "format_codecs", "print_table", "stderr", "stdout"]
 
 MAX_CHAINS = 3
 """Number of codec chains that are shown for an array: a long-lived archive may have many."""
@@ -26,21 +26,6 @@ def print_table(table: Table) -> None:
         return
     wide = stdout.measure(table, options=stdout.options.update(max_width=1_000_000)).maximum
     Console(highlight=False, width=wide).print(table)
-
-
-def format_bytes(count: int) -> str:
-    """Return a number of bytes with a unit."""
-    number = float(count)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if number < 1000 or unit == "TB":
-            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.0f} TB"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 file`, `2 files`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_codecs(encodings: Iterable[Encoding]) -> str:

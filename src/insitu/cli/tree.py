@@ -8,8 +8,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs
+from insitu.cli.screen import format_chunk_shape, format_codecs
 from insitu.model import VirtualArray, VirtualGroup, count_cells
+from insitu.model.description import format_bytes
 
 __all__ = ["as_json", "as_table"]
 

@@ -16,8 +16,9 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from insitu.cli.screen import plural, print_table, stdout
+from insitu.cli.screen import print_table, stdout
 from insitu.errors import InsituError, SourceError, UnsupportedError
+from insitu.model.description import count_text
 
 __all__ = [
     "FORMS",
@@ -126,7 +127,7 @@ def show_table(array: Any) -> None:
         table.add_row(*(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row))
     print_table(table)
     if array.size > _MAX_ROWS:
-        stdout.print(f"… and {plural(array.size - _MAX_ROWS, 'row')} more", style="dim")
+        stdout.print(f"… and {count_text(array.size - _MAX_ROWS, 'row')} more", style="dim")
 
 
 def write_npy(values: Any, output: Path | None) -> None:

@@ -8,14 +8,15 @@
  *                                                       many compressed chunks, a box of each to its place
  *   linked_libraries()                                  which codecs decode_boxes and measure_chunks can decompress
  *   unpack_bits(src, first, stride, bits, dst)          a run of big-endian bit fields -> unsigned integers
- *   fletcher32(data), crc32c(data)                      HDF5's and Zarr's checksums
+ *   fletcher32(data)                                    HDF5's checksum
  *   total(values)                                       the sum of float32 or float64 values, in float64
  *   measure(src, elementsize, shuffled, first, count, missing, statistics)
  *                                                       the same, the number, extremes and squares of what is not missing,
  *                                                       of elements or of byte planes that never become elements
  *   measure_chunks(codec, chunks, elements, room, ...)  the same, of many compressed chunks
  *
- * All of them check every bound before they give up the GIL, and touch nothing of Python afterwards.
+ * All of them check every bound before they give up the GIL, and touch nothing of Python afterwards. Loops over lists of
+ * Python need it, and share it.
  * Only the limited API is used (buffers are in it since 3.11), so one build serves every later Python.
  */
 #include "../_extension_module.h"
@@ -561,20 +562,25 @@ static Py_buffer *acquire_chunks(PyObject *list, Py_ssize_t *count)
         PyErr_NoMemory();
         return NULL;
     }
-    for (; *count < size; ++*count)
-        if (get_buffer(PyList_GetItem(list, *count), &views[*count]) < 0) {
+    for (; *count < size; ++*count) {
+        PyObject *item = PyList_GetItem(list, *count);
+        if (item == NULL || get_buffer(item, &views[*count]) < 0) {
             while (*count)
                 PyBuffer_Release(&views[--*count]);
             PyMem_Free(views);
             return NULL;
         }
+        share_gil((size_t)*count);
+    }
     return views;
 }
 
 static void release_chunks(Py_buffer *views, Py_ssize_t count)
 {
-    while (count)
+    while (count) {
         PyBuffer_Release(&views[--count]);
+        share_gil((size_t)count);
+    }
     PyMem_Free(views);
 }
 
@@ -655,8 +661,10 @@ static int allocate_jobs(box_jobs *all, Py_ssize_t count, Py_ssize_t views)
 
 static void release_jobs(box_jobs *all)
 {
-    for (Py_ssize_t i = 0; i < all->view_count; i++)
+    for (Py_ssize_t i = 0; i < all->view_count; i++) {
         PyBuffer_Release(&all->views[i]);
+        share_gil((size_t)i);
+    }
     PyMem_Free(all->views);
     PyMem_Free(all->jobs);
 }
@@ -672,12 +680,14 @@ static int add_jobs_of_lists(PyObject *chunks, PyObject *places, const Py_buffer
     if (!allocate_jobs(all, count, count))
         return 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (!parse_lengths(PyList_GetItem(places, i), at, dst->ndim, "at") || !box_fits(dst, at, extent))
+        PyObject *place = PyList_GetItem(places, i), *chunk = place == NULL ? NULL : PyList_GetItem(chunks, i);
+        if (chunk == NULL || !parse_lengths(place, at, dst->ndim, "at") || !box_fits(dst, at, extent))
             return 0;
-        if (get_buffer(PyList_GetItem(chunks, i), &all->views[i]) < 0)
+        if (get_buffer(chunk, &all->views[i]) < 0)
             return 0;
         all->view_count++;
         all->jobs[i] = (box_job){all->views[i].buf, all->views[i].len, element_address(dst, at)};
+        share_gil((size_t)i);
     }
     return 1;
 }
@@ -726,6 +736,7 @@ static int add_jobs_of_columns(PyObject *chunks, PyObject *places, const Py_buff
             return 0;
         all->jobs[i] = (box_job){(const uint8_t *)block->buf + begin[i], (Py_ssize_t)length[i],
                                   element_address(dst, at)};
+        share_gil((size_t)i);
     }
     return 1;
 }
@@ -889,52 +900,6 @@ static PyObject *py_fletcher32(PyObject *module, PyObject *object)
     uint32_t value;
     Py_BEGIN_ALLOW_THREADS
     value = fletcher32(data.buf, (size_t)data.len);
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&data);
-    return PyLong_FromUnsignedLong(value);
-}
-
-/* ---- crc32c(data) ------------------------------------------------------------------------------------------------ */
-
-static uint32_t crc_table[8][256]; /* filled once, before anybody can call */
-
-static void crc_prepare(void)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t value = i;
-        for (int bit = 0; bit < 8; bit++)
-            value = value >> 1 ^ (value & 1 ? 0x82F63B78u : 0); /* Castagnoli, reflected */
-        crc_table[0][i] = value;
-    }
-    for (int k = 1; k < 8; k++)
-        for (int i = 0; i < 256; i++)
-            crc_table[k][i] = crc_table[k - 1][i] >> 8 ^ crc_table[0][crc_table[k - 1][i] & 0xFF];
-}
-
-static uint32_t crc32c(const uint8_t *data, size_t size)
-{
-    uint32_t crc = 0xFFFFFFFFu;
-    for (; size >= 8; size -= 8, data += 8) { /* eight bytes at a time, a table for each */
-        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
-                              (uint32_t)data[3] << 24);
-        crc = crc_table[7][low & 0xFF] ^ crc_table[6][low >> 8 & 0xFF] ^ crc_table[5][low >> 16 & 0xFF] ^
-              crc_table[4][low >> 24] ^ crc_table[3][data[4]] ^ crc_table[2][data[5]] ^ crc_table[1][data[6]] ^
-              crc_table[0][data[7]];
-    }
-    for (; size; size--, data++)
-        crc = crc >> 8 ^ crc_table[0][(crc ^ *data) & 0xFF];
-    return ~crc;
-}
-
-static PyObject *py_crc32c(PyObject *module, PyObject *object)
-{
-    (void)module;
-    Py_buffer data;
-    if (get_buffer(object, &data) < 0)
-        return NULL;
-    uint32_t value;
-    Py_BEGIN_ALLOW_THREADS
-    value = crc32c(data.buf, (size_t)data.len);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&data);
     return PyLong_FromUnsignedLong(value);
@@ -1273,6 +1238,7 @@ static PyObject *py_measure_chunks(PyObject *module, PyObject *const *args, Py_s
             PyObject *one = measurement_tuple(&all[i]);
             if (one == NULL || PyList_SetItem(results, i, one) < 0) /* which takes `one` */
                 Py_CLEAR(results);
+            share_gil((size_t)i);
         }
     }
     PyMem_Free(all);
@@ -1297,8 +1263,11 @@ static PyObject *py_decompress_texts(PyObject *module, PyObject *const *args, Py
     Py_buffer dictionary_bytes, *texts;
     if (PyObject_GetBuffer(args[0], &dictionary_bytes, PyBUF_SIMPLE) < 0)
         return NULL;
-    void *dictionary = dictionary_open(dictionary_bytes.buf, (size_t)dictionary_bytes.len);
-    void *state = decompressor_open(codec);
+    void *dictionary, *state;
+    Py_BEGIN_ALLOW_THREADS
+    dictionary = dictionary_open(dictionary_bytes.buf, (size_t)dictionary_bytes.len);
+    state = decompressor_open(codec);
+    Py_END_ALLOW_THREADS
     PyBuffer_Release(&dictionary_bytes); /* the dictionary has a copy */
     uint8_t *out = PyMem_Malloc((size_t)room);
     PyObject *results = NULL;
@@ -1307,8 +1276,10 @@ static PyObject *py_decompress_texts(PyObject *module, PyObject *const *args, Py
     } else if ((texts = acquire_chunks(args[1], &text_count)) != NULL) {
         results = PyList_New(text_count);
         for (Py_ssize_t i = 0; results && i < text_count; i++) {
-            ptrdiff_t size =
-                dictionary_run(dictionary, state, texts[i].buf, (size_t)texts[i].len, out, (size_t)room);
+            ptrdiff_t size;
+            Py_BEGIN_ALLOW_THREADS
+            size = dictionary_run(dictionary, state, texts[i].buf, (size_t)texts[i].len, out, (size_t)room);
+            Py_END_ALLOW_THREADS
             PyObject *one = size < 0 ? NULL : PyBytes_FromStringAndSize((const char *)out, size);
             if (size < 0)
                 PyErr_Format(PyExc_ValueError, "text %zd is damaged, or longer than %zd bytes", i, room);
@@ -1351,7 +1322,6 @@ static PyMethodDef methods[] = {
     FASTCALL(decompress_texts,
              "decompress_texts(dictionary, texts, room)\n--\n\n"
              "Short Zstandard frames that were compressed with a dictionary; a text has at most `room` bytes."),
-    {"crc32c", py_crc32c, METH_O, "crc32c(data)\n--\n\nThe Castagnoli checksum."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1359,6 +1329,5 @@ MODULE_DEFINITION("_kernels", "Loops over bytes that release the GIL.");
 
 PyMODINIT_FUNC PyInit__kernels(void)
 {
-    crc_prepare();
     return PyModuleDef_Init(&definition);
 }

@@ -61,8 +61,9 @@ def can_decompress_texts() -> bool:
 def decompress_texts(dictionary: bytes, texts: list[bytes], longest: int) -> list[bytes]:
     """Return short texts that were compressed one by one with a Zstandard dictionary.
 
-    Icechunk 2 compresses the URLs in manifests so. Neither pyarrow nor numcodecs takes a
-    dictionary, and Zstandard is linked in already.
+    Icechunk 2 compresses the URLs in manifests so: 200,000 of 62 bytes take 6.6 MB, not 12.4. Neither pyarrow nor
+    numcodecs takes a dictionary, and Zstandard is linked in already: these take 0.07 s of processor, and 0.12 s
+    with the package `zstandard`, which would be one more to install.
 
     Parameters
     ----------

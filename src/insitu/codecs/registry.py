@@ -16,7 +16,7 @@ from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import import_before_fork
 from insitu.model import Codec
 
-__all__ = ["CODECS", "OUTSIDE_VALUES", "UNSUPPORTED_FILTERS", "make_outside_values", "make_step"]
+__all__ = ["CODECS", "OUTSIDE_VALUES", "UNSUPPORTED_FILTERS", "is_own", "make_outside_values", "make_step"]
 
 CODECS: dict[str, str] = {
     # name: "module:function", relative to insitu. The codecs of a format lie in its folder.
@@ -152,6 +152,18 @@ UNSUPPORTED_FILTERS: dict[int, str] = {
 _PREFIX = "hdf5_filter_"
 
 
+def is_own(name: str) -> bool:
+    """Return whether insitu itself decodes a codec: what another package registered may do anything with its
+    configuration.
+    """
+    return _canonical_name(name) in CODECS
+
+
+def _canonical_name(name: str) -> str:
+    plain = name.removeprefix("numcodecs.")
+    return ALIASES.get(plain, plain)
+
+
 def make_outside_values(codec: Codec) -> OutsideValues:
     """Return the resolver of references for a codec of `OUTSIDE_VALUES`."""
     module, _, name = OUTSIDE_VALUES[codec.name].partition(":")
@@ -176,8 +188,7 @@ def make_step(codec: Codec, form: BufferSpec) -> DecodeStep:
     UnknownCodecError
         If there is no decoder for it; the message says what to install.
     """
-    name = codec.name.removeprefix("numcodecs.")
-    name = ALIASES.get(name, name)
+    name = _canonical_name(codec.name)
     place = CODECS.get(name)
     try:
         if place is not None:

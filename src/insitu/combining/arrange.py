@@ -1,15 +1,16 @@
-"""Where each file goes in a grid of files: by lists, by the files' names, or by labels.
+"""Where each file goes: in a grid by lists, by the files' names, or by labels.
 
-Decisions only: nothing is joined, and no values are read. A file that could not be opened leaves
-its place in a list of files, as if it had never been there: what follows moves up. In a grid of
-several dimensions that would shift an axis, so there its place is missing.
+Decisions only, of the facts of all files (`FilesTable`): nothing is joined, and no values are read
+but labels, which are there. A file that could not be opened leaves its place in a list of files, as
+if it had never been there: what follows moves up. In a grid of several dimensions that would shift
+an axis, so there its place is missing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,37 +19,79 @@ import pandas
 
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_differences import suggest_join
+from insitu.combining.files_table import FilesTable
 from insitu.errors import CombineError
 from insitu.scanning.member import ConcatDim, GridPosition, Member
 
 __all__ = [
     "Arrangement",
+    "FindMembers",
+    "Grid",
+    "Merged",
     "NamedDims",
+    "arrange_by_labels",
     "arrange_by_lists",
     "arrange_by_names",
-    "check_grid",
     "is_ordered",
+    "iter_lines",
     "mixed_dates_error",
-    "order_by_labels",
+    "with_inner_grids",
 ]
 
 NamedDims = Sequence[tuple[str, Any, list[int]]]
 """Dimensions from the names of files: name, labels, and for each file the number of its label."""
 
+FindMembers = Callable[[Sequence[int]], Sequence[Member]]
+"""Gives some files by their numbers, to say in an error what tells them apart."""
+
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class Grid:
     """A grid of files, and what it is joined along."""
 
     files: Mapping[GridPosition, tuple[int, ...]]
     """Position: the numbers of the files there. Several are combined by their labels first."""
-    missing: tuple[GridPosition, ...]
-    """Positions of which no file could be opened."""
     dims: tuple[ConcatDim, ...]
-    """One for each level of the grid."""
+    """One for each level of the grid; the first is joined first."""
+    missing: tuple[GridPosition, ...] = ()
+    """Positions of which no file could be opened."""
+    by_labels: bool = False
+    """Whether labels gave the positions: then those of all files together must be in order."""
+    within: Mapping[GridPosition, Merged] = field(default_factory=dict)
+    """Positions of several files: how those are arranged."""
 
 
-def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], opened: Collection[int]) -> Arrangement:
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Grids of files that have different variables: each is joined, then they are merged."""
+
+    grids: tuple[Grid, ...]
+
+
+Arrangement = Grid | Merged
+
+
+def iter_lines(arrangement: Arrangement) -> Iterator[tuple[ConcatDim, list[int]]]:
+    """Yield the files that are joined with each other first, in order, and along what.
+
+    Not those of a grid with a hole: what stands for a missing file is made of its neighbours.
+    """
+    if isinstance(arrangement, Merged):
+        for grid in arrangement.grids:
+            yield from iter_lines(grid)
+        return
+    for inner in arrangement.within.values():
+        yield from iter_lines(inner)
+    if arrangement.within or arrangement.missing or not arrangement.dims:
+        return
+    lines: dict[GridPosition, list[tuple[int, int]]] = {}
+    for place, (number,) in arrangement.files.items():
+        lines.setdefault(place[1:], []).append((place[0], number))
+    for line in lines.values():
+        yield arrangement.dims[0], [number for _, number in sorted(line)]
+
+
+def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], opened: Collection[int]) -> Grid:
     """Return files arranged as the caller's nested lists say.
 
     Parameters
@@ -59,11 +102,19 @@ def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], 
         The numbers of the files that could be opened.
     """
     files = {place: (number,) for number, place in enumerate(places) if number in opened}
-    return _without_missing(files, places, dims)
+    grid = _without_missing(files, places, dims)
+    positions = [*grid.files, *grid.missing]
+    _check_grid(positions)
+    if len(dims) != len(positions[0]):
+        raise CombineError(
+            f"concat_dims has length {len(dims)} but the datasets passed are nested in a "
+            f"{len(positions[0])}-dimensional structure"
+        )
+    return grid
 
 
-def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Arrangement:
-    """Return files arranged as their names say.
+def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Grid:
+    """Return files arranged as their names say; those of the same names are not arranged yet.
 
     Parameters
     ----------
@@ -83,16 +134,16 @@ def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Arrangement:
 
 def _without_missing(
     files: Mapping[GridPosition, tuple[int, ...]], places: Sequence[GridPosition], dims: Sequence[ConcatDim]
-) -> Arrangement:
-    """Return the arrangement of the files at some of these positions."""
+) -> Grid:
+    """Return the grid of the files at some of these positions."""
     missing = [place for place in places if place not in files]
     if not missing or len(places[0]) != 1:
-        return Arrangement(files, tuple(missing), tuple(dims))
+        return Grid(files, tuple(dims), tuple(missing))
     moved_up: dict[GridPosition, tuple[int, ...]] = {
-        (number,): there for number, (_, there) in enumerate(sorted(files.items()))
+        (place,): numbers for place, (_, numbers) in enumerate(sorted(files.items()))
     }
-    numbers = [place[0] for place in missing]
-    return Arrangement(moved_up, (), tuple(_labels_without(dim, numbers, len(places)) for dim in dims))
+    left_out = [place for (place,) in missing]
+    return Grid(moved_up, tuple(_labels_without(dim, left_out, len(places)) for dim in dims))
 
 
 def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> ConcatDim:
@@ -102,7 +153,7 @@ def _labels_without(dim: ConcatDim, missing: Sequence[int], count: int) -> Conca
     return dim
 
 
-def check_grid(places: Sequence[GridPosition]) -> None:
+def _check_grid(places: Sequence[GridPosition]) -> None:
     """Raise if positions do not fill a grid: all lists must be equally deep and long."""
     depths = {len(place) for place in places}
     if len(depths) > 1:
@@ -117,44 +168,70 @@ def check_grid(places: Sequence[GridPosition]) -> None:
             )
 
 
-def order_by_labels(members: Sequence[Member]) -> tuple[list[GridPosition], list[str]]:
-    """Return the position of each member, and the dimensions whose labels differ."""
+def arrange_by_labels(files: FilesTable, numbers: Sequence[int], find: FindMembers) -> Merged:
+    """Return some files arranged by their labels: those with the same data variables in one grid.
+
+    Files with the same labels take the same position, and the last one keeps it, as in xarray.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    names = [tuple(sorted(kind.data_names())) for kind in files.kinds]
+    for number in numbers:
+        groups.setdefault(names[files.kind[number]], []).append(number)
+    return Merged(tuple(_order_by_labels(files, group, find) for group in groups.values()))
+
+
+def with_inner_grids(grid: Grid, files: FilesTable, find: FindMembers) -> Grid:
+    """Return a grid whose positions of several files are arranged by labels."""
+    within = {
+        place: arrange_by_labels(files, numbers, find) for place, numbers in grid.files.items() if len(numbers) > 1
+    }
+    return replace(grid, within=within) if within else grid
+
+
+def _order_by_labels(files: FilesTable, numbers: Sequence[int], find: FindMembers) -> Grid:
+    """Return the grid of files by the dimensions whose labels differ."""
     dims: list[str] = []
     columns: list[npt.NDArray[np.int64]] = []
-    first = members[0]
+    first = files.kind_of(numbers[0])
+    named = first.variables
     for dim in first.order or first.sizes:
-        if dim not in first.variables:
+        if dim not in named:
             continue
+        column = files.labels.get(dim)
         labels = []
-        for member in members:
-            index = member.index(dim)
+        for number in numbers:
+            index = None if column is None else column[number]
             if index is None:
                 raise CombineError(
                     "Every dimension requires a corresponding 1D coordinate and index for inferring "
-                    f"concatenation order but the coordinate {dim!r} has no corresponding index{_source_note(member)}"
+                    f"concatenation order but the coordinate {dim!r} has no corresponding index"
+                    f"{_source_note(files, number)}"
                 )
             labels.append(index)
         if all(index is labels[0] or has_equal_values(labels[0], index) for index in labels[1:]):
             continue
-        columns.append(_rank_beginnings(labels, dim, members))
+        columns.append(_rank_beginnings(labels, dim, files, numbers))
         dims.append(dim)
-    if len(members) > 1 and not dims:
-        difference, hint = suggest_join(members)
+    if len(numbers) > 1 and not dims:
+        difference, hint = suggest_join(find(numbers))
         raise CombineError(
             "Could not find any dimension coordinates to use to order the Dataset objects for concatenation: "
             f"{difference}",
             hint=hint,
         )
-    if not dims:
-        return [()] * len(members), []
-    return [tuple(row) for row in np.stack(columns, 1).tolist()], dims
+    places = np.stack(columns, 1).tolist() if dims else [()]
+    return Grid(
+        {tuple(place): (number,) for place, number in zip(places, numbers, strict=True)}, tuple(dims), by_labels=True
+    )
 
 
-def _rank_beginnings(labels: Sequence[npt.NDArray[Any]], dim: str, members: Sequence[Member]) -> npt.NDArray[np.int64]:
+def _rank_beginnings(
+    labels: Sequence[npt.NDArray[Any]], dim: str, files: FilesTable, numbers: Sequence[int]
+) -> npt.NDArray[np.int64]:
     """Return the rank of each member by its first label, in ascending (or all in descending) order."""
-    for index, member in zip(labels, members, strict=True):
+    for index, number in zip(labels, numbers, strict=True):
         if not len(index):
-            raise CombineError(f"Cannot handle size zero dimensions: {dim!r}{_source_note(member)}")
+            raise CombineError(f"Cannot handle size zero dimensions: {dim!r}{_source_note(files, number)}")
     if all(_is_monotonic(index, 1) for index in labels):
         ascending = True
     elif all(_is_monotonic(index, -1) for index in labels):
@@ -205,5 +282,5 @@ def _is_monotonic(values: npt.NDArray[Any], direction: int) -> bool:
     return bool((ahead >= behind).all())
 
 
-def _source_note(member: Member) -> str:
-    return f" ({member.source})" if member.source else ""
+def _source_note(files: FilesTable, number: int) -> str:
+    return f" ({files.urls[number]})" if files.urls[number] else ""

@@ -1,78 +1,195 @@
-"""Combination of many members into one: xarray's `combine_by_coords`, `combine_nested`.
+"""Many files as one dataset: scan, arrange, join. The only way from files to what they make together.
 
-By coordinates: files with the same variables are put in the order of their labels and joined, then
-files with different variables are merged. Nested: the caller's lists give the order. Either way the
-grid of files is joined one dimension after another.
+Scanning gives the facts of each file (`FilesTable`) and its tables. `arrange` decides by the facts of
+all files where each goes. Then they are joined (`join_files`): files of this process at once, those
+that other processes scanned after neighbours that agree were joined there (`join_pieces`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from insitu.combining.arrange import check_grid, is_ordered, order_by_labels
+from insitu.combining.arrange import (
+    Arrangement,
+    FindMembers,
+    arrange_by_labels,
+    arrange_by_lists,
+    arrange_by_names,
+    with_inner_grids,
+)
 from insitu.combining.combine_rules import CombineRules
-from insitu.combining.concat import concat
-from insitu.combining.merge import merge
-from insitu.errors import CombineError
-from insitu.scanning.member import ConcatDim, GridPosition, Member
+from insitu.combining.failures import report_failures
+from insitu.combining.file_names import labels_from_names
+from insitu.combining.files_table import FilesTable
+from insitu.combining.join_files import join_files
+from insitu.combining.join_pieces import plan_lines
+from insitu.combining.portion import Portion, ScannedFiles
+from insitu.combining.scan_journal import Journal, journal_of_files
+from insitu.combining.scan_many import scan_many, thread_count
+from insitu.combining.scan_portions import PortionScan
+from insitu.combining.survey import Survey
+from insitu.engines.choose import engine_for
+from insitu.engines.executor import ExecutorEngine, ThisThread
+from insitu.open_options import CombineOptions, RunOptions
+from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
+from insitu.scanning.scan_cache import default_scan_cache, reader_identity
+from insitu.scanning.scan_member import Job, make_loader
 
-__all__ = ["combine_by_coords", "combine_nested"]
+if TYPE_CHECKING:
+    from insitu.combining.recipe import Recipe  # which calls this module
+
+__all__ = ["CombineFound", "CombinedFiles", "combine", "combine_by_coords", "combine_nested", "combine_portion"]
+
+MIN_JOURNAL_FILES = 1000
+"""Files from which on a scan on other machines is kept while it runs, without being asked to."""
+
+CombineFound = Callable[[ScannedFiles, Sequence[GridPosition], Sequence[Any]], Member]
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedFiles:
+    """What many files make together."""
+
+    member: Member
+    survey: Survey
+    files: FilesTable
+
+
+def combine(
+    urls: Sequence[Any],
+    places: Sequence[GridPosition],
+    job: Job,
+    recipe: Recipe,
+    run: RunOptions,
+    *,
+    combine_found: CombineFound | None = None,
+) -> CombinedFiles:
+    """Scan files and combine them.
+
+    Parameters
+    ----------
+    urls, places
+        The files, and their positions in the nested lists that the caller gave.
+    job, recipe
+        How they are scanned and combined.
+    run
+        Where, and whether what was scanned is kept until all is.
+    combine_found
+        Combines the files instead of the recipe.
+    """
+    engine = None if isinstance(run.parallel, int) else engine_for(run.parallel, "parallel", ", a number")
+    check = recipe.type_check() if combine_found is None else None
+    if engine is not None or run.resume:
+        journal = run.resume if isinstance(run.resume, Journal) else _choose_journal(run.resume, urls, recipe)
+        count = thread_count(urls, run.parallel) if engine is None else 1
+        with ThreadPoolExecutor(count) if count > 1 else ThisThread() as executor:
+            scan = PortionScan(urls, job, engine or ExecutorEngine(executor), journal, run.progress, check)
+            scan.run()
+            combined = _combine_scanned(scan, urls, places, job, recipe, combine_found)
+        if journal is not None and journal is not run.resume:
+            journal.done()
+        return combined
+    tables: list[FilesTable] = []
+
+    def look(done: ScannedFiles) -> None:
+        tables.append(FilesTable.of(done))
+        if check is not None:
+            check.add(tables[-1])
+
+    found = scan_many(urls, job, parallel=run.parallel, progress=run.progress, look=look)
+    return _combine_scanned(Portion(found, FilesTable.join(tables)), urls, places, job, recipe, combine_found)
+
+
+def _combine_scanned(
+    scanned: Portion | PortionScan,
+    urls: Sequence[Any],
+    places: Sequence[GridPosition],
+    job: Job,
+    recipe: Recipe,
+    combine_found: CombineFound | None,
+) -> CombinedFiles:
+    if combine_found is not None:
+        scanned = Portion(scanned.members(), scanned.files)
+        member = combine_found(scanned.found, places, urls)
+    else:
+        load = make_loader(job.scan.storage_options)
+        member = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
+    if isinstance(scanned, Portion):
+        return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files)
+    return CombinedFiles(member, replace(scanned.survey, tiles=Survey.count_tiles(member)), scanned.files)
+
+
+def combine_portion(
+    scanned: Portion | PortionScan,
+    places: Sequence[GridPosition],
+    urls: Sequence[Any],
+    recipe: Recipe,
+    load: Load,
+    errors: str,
+) -> Member:
+    """Return what files make together: see `Recipe.combine_found`."""
+    files = scanned.files
+    rules, dims = recipe.rules(load), recipe.concat_dims()
+    report_failures(files.failures.values(), len(files), errors)
+
+    def find(numbers: Sequence[int]) -> list[Member]:
+        found = scanned.members()
+        return [item for number in numbers if isinstance(item := found[number], Member)]
+
+    arrangement = _arrange(files, places, urls, recipe, dims, find)
+    lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
+    return join_files(arrangement, scanned.pieces(lines), rules)
+
+
+def _arrange(
+    files: FilesTable,
+    places: Sequence[GridPosition],
+    urls: Sequence[Any],
+    recipe: Recipe,
+    dims: Sequence[ConcatDim],
+    find: FindMembers,
+) -> Arrangement:
+    """Return where each file goes, as the recipe says."""
+    options, opened = recipe.options.combine, files.opened
+    if isinstance(options.concat_dim, Mapping):
+        grid = arrange_by_names(labels_from_names(urls, options.concat_dim), set(opened))
+        return with_inner_grids(grid, files, find)
+    if options.combine == "nested":
+        return arrange_by_lists(places, dims, set(opened))
+    return arrange_by_labels(files, opened, find)
 
 
 def combine_by_coords(members: Sequence[Member], rules: CombineRules) -> Member:
-    """Combine by the labels of the dimensions."""
-    groups: dict[tuple[str, ...], list[Member]] = {}
-    for member in members:
-        groups.setdefault(tuple(sorted(member.data_names())), []).append(member)
-    joined = [_combine_hypercube(group, rules) for group in groups.values()]
-    return merge(joined, rules)
-
-
-def _combine_hypercube(members: Sequence[Member], rules: CombineRules) -> Member:
-    places, dims = order_by_labels(members)
-    grid = dict(zip(places, members, strict=True))
-    combined = _combine_all_levels(grid, list(dims), rules)
-    for dim in dims:
-        labels = combined.index(dim)
-        if labels is None or not is_ordered(labels):
-            raise CombineError(f"Resulting object does not have monotonic global indexes along dimension {dim}")
-    return combined
+    """Return members combined by their labels."""
+    files = FilesTable.of(members)
+    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [members[number] for number in numbers])
+    return join_files(arrangement, dict(enumerate(members)), rules)
 
 
 def combine_nested(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules) -> Member:
-    """Combine a grid of members along one dimension for each level of nesting."""
-    check_grid(list(grid))
-    depth = len(next(iter(grid)))
-    if len(dims) != depth:
-        raise CombineError(
-            f"concat_dims has length {len(dims)} but the datasets passed are nested in a {depth}-dimensional structure"
-        )
-    return _combine_all_levels(grid, dims, rules)
+    """Return a grid of members combined along one dimension for each level of nesting."""
+    arrangement = arrange_by_lists(list(grid), dims, range(len(grid)))
+    return join_files(arrangement, dict(enumerate(grid.values())), rules)
 
 
-def _combine_all_levels(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules) -> Member:
-    """Combine along one dimension after another, beginning with the first."""
-    for dim in dims:
-        lines: dict[GridPosition, list[tuple[GridPosition, Member]]] = {}
-        for place, member in grid.items():
-            lines.setdefault(place[1:], []).append((place, member))
-        grid = {
-            rest: _combine_along([m for _, m in sorted(line, key=_position_of)], dim, rules)
-            for rest, line in lines.items()
-        }
-    (combined,) = grid.values()
-    return combined
+def _choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) -> Journal | None:
+    """Return the journal of a scan; None if it is not kept.
 
-
-def _position_of(item: tuple[GridPosition, Member]) -> GridPosition:
-    return item[0]
-
-
-def _combine_along(members: Sequence[Member], dim: ConcatDim, rules: CombineRules) -> Member:
-    if dim is None:
-        return merge(members, rules)
-    if isinstance(dim, tuple):
-        return concat(members, dim[0], rules, np.asarray(dim[1]))
-    return concat(members, dim, rules)
+    Parameters
+    ----------
+    resume
+        Whether it is kept; None: if there are many files.
+    urls, recipe
+        The files, and how they are opened.
+    """
+    if resume is False or (resume is None and (len(urls) < MIN_JOURNAL_FILES or default_scan_cache() is None)):
+        return None
+    # How files are combined is no part of it: what was scanned is combined in any way.
+    key = None if recipe.unknown is not None else replace(recipe.options, combine=CombineOptions()).scan_key()
+    if key is None:
+        return None
+    question = repr((key, recipe.options.scan.errors, reader_identity()))
+    return journal_of_files(urls, question)

@@ -1,21 +1,20 @@
 """Concatenation of members along a dimension: xarray's `concat`, on tables of chunks.
 
-It follows xarray rule for rule: which variables are joined (those along the dimension, and more by
-`data_vars` and `coords`), which are merged, which dimensions the joined ones get. One pass over the
-members for each variable.
+It follows xarray rule for rule: which variables are joined (`choose_variables`), which are merged,
+which dimensions the joined ones get. One pass over the members for each variable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.casting import cast_values
 from insitu.combining.align import align_members, take_elements
+from insitu.combining.choose_variables import choose_variables, joined_dims, missing_in_text
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import has_equal_values, is_same_in_all, merge_variable, read_together
 from insitu.combining.merge_attributes import common_items, merge_attributes
@@ -26,16 +25,7 @@ from insitu.model.join_similar import join_arrays, repeat_arrays
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.promotion import shared_type
 
-__all__ = ["concat", "with_dims"]
-
-
-@dataclass(slots=True)
-class _Choice:
-    """Which variables are joined."""
-
-    over: set[str] = field(default_factory=set)
-    equal: dict[str, bool] = field(default_factory=dict)
-    """Variables that were found to be the same in all members, or not."""
+__all__ = ["concat", "join_variable", "with_dims"]
 
 
 def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt.NDArray[Any] | None = None) -> Member:
@@ -75,18 +65,28 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
         coords, exists = coords | {dim}, True
     lengths = [own.get(dim, 1) for own in each]
     sizes.pop(dim, None)
-    choice = _choose_variables(members, each, dim, exists, rules)
+
+    def is_same(name: str) -> bool:
+        variables = [member.variables[name] for member in members]
+        if all(member.index(name) is not None for member in members):
+            return all(_is_same_label(variables[0], other, rules.compat) for other in variables[1:])
+        return is_same_in_all(variables, rules.compat, rules.load)
+
+    sources = [member.source for member in members]
+    choice = choose_variables(members, each, dim, exists, rules, is_same, sources)
     result: dict[str, Variable] = {}
     for name in names:
-        here = [member.variables.get(name) for member in members]
-        found = [variable for variable in here if variable is not None]
+        by_member = [member.variables.get(name) for member in members]
+        found = [variable for variable in by_member if variable is not None]
         if name in choice.over:
             if len(found) < len(members) and name in coords:
-                raise CombineError(f"coordinate {name!r} not present in all datasets.{_missing_in_text(members, name)}")
-            present = [length for length, variable in zip(lengths, here, strict=True) if variable is not None]
-            whole = _join_variable(name, found, present, dim, sizes, rules)
+                raise CombineError(
+                    f"coordinate {name!r} not present in all datasets.{missing_in_text(name, members, sources)}"
+                )
+            present = [length for length, variable in zip(lengths, by_member, strict=True) if variable is not None]
+            whole = join_variable(name, found, present, dim, sizes, rules)
             if len(found) < len(members):
-                whole = _with_gaps(whole, dim, lengths, [variable is not None for variable in here])
+                whole = _with_gaps(whole, dim, lengths, [variable is not None for variable in by_member])
             result[name] = whole
         elif name in coords and all(member.index(name) is not None for member in members if name in member.variables):
             result[name] = found[0]  # labels of another dimension: aligned already
@@ -122,89 +122,6 @@ def _expand_scalar_label(member: Member, dim: str) -> Member:
     return member.with_variables(variables, member.coords | {dim})
 
 
-def _choose_variables(
-    members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str, exists: bool, rules: CombineRules
-) -> _Choice:
-    """Return which variables are joined.
-
-    Parameters
-    ----------
-    members, sizes
-        The members, and the lengths of the dimensions of each.
-    dim, exists
-        The dimension, and whether any member has it.
-    rules
-        The options.
-    """
-    choice = _Choice()
-    if exists:
-        choice.over.add(dim)
-    data_vars = rules.data_vars
-    if data_vars == "minimal" and rules.coords == "minimal" and not exists:
-        raise CombineError(
-            "Cannot specify both data_vars='minimal' and coords='minimal' when concatenating over a new dimension."
-        )
-    if data_vars is None:
-        data_vars = "minimal" if exists else "all"
-    for member in members:
-        choice.over.update(name for name, variable in member.variables.items() if dim in variable.dims)
-    _apply_option(choice, members, sizes, data_vars, "data_vars", rules)
-    _apply_option(choice, members, sizes, rules.coords, "coords", rules)
-    return choice
-
-
-def _subset(member: Member, which: str) -> list[str]:
-    if which == "data_vars":
-        return member.data_names()
-    return [name for name in member.variables if name in member.coords]
-
-
-def _apply_option(
-    choice: _Choice,
-    members: Sequence[Member],
-    sizes: Sequence[dict[str, int]],
-    option: Any,
-    which: Literal["data_vars", "coords"],
-    rules: CombineRules,
-) -> None:
-    """Add the variables that one of the two options chooses."""
-    if not isinstance(option, str):
-        valid = _subset(members[0], which)
-        if invalid := [name for name in option if name not in valid]:
-            raise CombineError(f"the variables {invalid} in {which} are not found in the first dataset")
-        choice.over.update(option)
-    elif option == "all":
-        for member, dims in zip(members, sizes, strict=True):
-            choice.over.update(name for name in _subset(member, which) if name not in dims)
-    elif option == "different":
-        if rules.compat == "override":
-            raise CombineError(f"Cannot specify both {which}='different' and compat='override'.")
-        _choose_different(choice, members, which, rules)
-    elif option != "minimal":
-        raise CombineError(f"unexpected value for {which}: {option}")
-
-
-def _choose_different(choice: _Choice, members: Sequence[Member], which: str, rules: CombineRules) -> None:
-    for name in _subset(members[0], which):
-        if name in choice.over:
-            continue
-        variables = [member.variables[name] for member in members if name in member.variables]
-        if len(variables) == 1:
-            break  # as xarray does
-        if len(variables) != len(members):
-            raise CombineError(
-                f"{name!r} not present in all datasets and coords='different'. Either add {name!r} to datasets "
-                f"where it is missing or specify coords='minimal'.{_missing_in_text(members, name)}"
-            )
-        if all(member.index(name) is not None for member in members):
-            equal = all(_is_same_label(variables[0], other, rules.compat) for other in variables[1:])
-        else:
-            equal = is_same_in_all(variables, rules.compat, rules.load)
-        choice.equal[name] = equal
-        if not equal:
-            choice.over.add(name)
-
-
 def _is_same_label(one: Variable, other: Variable, compat: str) -> bool:
     assert isinstance(one.data, np.ndarray)
     assert isinstance(other.data, np.ndarray)
@@ -219,28 +136,40 @@ def _check_identical(name: str, found: Sequence[Variable], rules: CombineRules) 
                 raise CombineError(f"conflicting attribute values on combined variable {name!r}")
 
 
-def _join_variable(
+def join_variable(
     name: str,
     variables: Sequence[Variable],
     lengths: Sequence[int],
     dim: str,
-    sizes: dict[str, int],
+    sizes: Mapping[str, int],
     rules: CombineRules,
+    order: tuple[str, ...] | None = None,
 ) -> Variable:
-    """Return the parts of one variable joined along a dimension."""
-    dims = dict.fromkeys(d for variable in variables for d in variable.dims)
-    order = tuple(dims) if dim in dims else (dim, *dims)
+    """Return the parts of one variable joined along a dimension.
+
+    Parameters
+    ----------
+    name, variables, lengths
+        The parts, and how long each is along the dimension.
+    dim, sizes
+        The dimension, and how long the others are that some part lacks.
+    rules
+        The options.
+    order
+        The dimensions of the result, where parts are not all that there is.
+    """
+    order = joined_dims([variable.dims for variable in variables], dim) if order is None else order
     attributes = merge_attributes([variable.attributes for variable in variables], rules.combine_attrs)
     encoding = common_items([variable.encoding for variable in variables])
-    if dim not in dims and len(variables) > 1 and all(variable.dims == order[1:] for variable in variables):
+    if len(variables) > 1 and all(variable.dims == order[1:] for variable in variables):
         arrays = [variable.data for variable in variables if isinstance(variable.data, VirtualArray)]
         if len(arrays) == len(variables) and (spread := repeat_arrays(arrays, lengths, dim)) is not None:
             return Variable(order, spread, attributes, encoding)
-    alike = [
+    conformed = [
         variable if variable.dims == order else with_dims(variable, order, {**sizes, dim: length})
         for variable, length in zip(variables, lengths, strict=True)
     ]
-    return Variable(order, _join_data(name, alike, order.index(dim), rules), attributes, encoding)
+    return Variable(order, _join_data(name, conformed, order.index(dim), rules), attributes, encoding)
 
 
 def _join_data(
@@ -269,7 +198,7 @@ def _join_data(
     return np.concatenate(values, axis)
 
 
-def with_dims(variable: Variable, order: tuple[str, ...], sizes: dict[str, int]) -> Variable:
+def with_dims(variable: Variable, order: tuple[str, ...], sizes: Mapping[str, int]) -> Variable:
     """Return the variable with its dimensions in this order; values repeat along new ones."""
     data = variable.data
     new = [dim for dim in order if dim not in variable.dims]
@@ -288,8 +217,3 @@ def _with_gaps(variable: Variable, dim: str, lengths: Sequence[int], present: Se
     has = np.repeat(np.array(present), lengths)
     indexer = np.where(has, np.cumsum(has) - 1, -1).astype(np.int64)
     return take_elements(variable, variable.dims.index(dim), indexer)
-
-
-def _missing_in_text(members: Sequence[Member], name: str) -> str:
-    sources = [str(member.source) for member in members if name not in member.variables and member.source]
-    return f"\n  missing in: {', '.join(sources[:3])}{' …' if len(sources) > 3 else ''}" if sources else ""

@@ -19,10 +19,18 @@ from insitu.cf.casting import cast_values
 from insitu.combining.merge_attributes import is_equivalent
 from insitu.errors import CombineError
 from insitu.model import VirtualArray
-from insitu.scanning.member import Load, Variable
+from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.promotion import shared_type
 
-__all__ = ["ConflictError", "has_equal_values", "is_same_in_all", "is_same_variable", "merge_variable", "read_together"]
+__all__ = [
+    "ConflictError",
+    "has_equal_values",
+    "has_same_attributes",
+    "is_same_in_all",
+    "is_same_variable",
+    "merge_variable",
+    "read_together",
+]
 
 
 class ConflictError(CombineError):
@@ -46,14 +54,14 @@ def is_same_variable(one: Variable, other: Variable, compat: str, load: Load) ->
     """Return whether two variables are the same in the sense of `compat`."""
     if one is other:
         return True
-    alike = one.dims == other.dims and one.shape == other.shape
-    if not alike and (compat in ("equals", "identical") or not _is_broadcastable(one, other)):
+    has_same_shape = one.dims == other.dims and one.shape == other.shape
+    if not has_same_shape and (compat in ("equals", "identical") or not _is_broadcastable(one, other)):
         return False
-    if compat == "identical" and not _has_same_attributes(one, other):
+    if compat == "identical" and not has_same_attributes(one, other):
         return False
     if one.data is other.data:
         return True
-    if alike and _has_same_bytes(one, other, load):
+    if has_same_shape and _has_same_bytes(one, other, load):
         return True
     return bool(getattr(_to_xarray(one, load), compat)(_to_xarray(other, load)))
 
@@ -63,7 +71,8 @@ def _is_broadcastable(one: Variable, other: Variable) -> bool:
     return all(sizes.get(dim, length) == length for dim, length in other.sizes.items())
 
 
-def _has_same_attributes(one: Variable, other: Variable) -> bool:
+def has_same_attributes(one: Variable | Member, other: Variable | Member) -> bool:
+    """Return whether two variables, or two files, have equal attributes."""
     a, b = one.attributes, other.attributes
     return a is b or (a.keys() == b.keys() and all(is_equivalent(a[key], b[key]) for key in a))
 
@@ -79,9 +88,9 @@ def _to_xarray(variable: Variable, load: Load) -> Any:
 
 def read_together(variables: Sequence[Variable], load: Load) -> None:
     """Read the values of all that have none yet, in one batch."""
-    wanted = [variable for variable in variables if isinstance(variable.data, VirtualArray)]
-    arrays = [variable.data for variable in wanted if isinstance(variable.data, VirtualArray)]
-    for variable, values in zip(wanted, load(arrays) if arrays else [], strict=True):
+    unread = [variable for variable in variables if isinstance(variable.data, VirtualArray)]
+    arrays = [variable.data for variable in unread if isinstance(variable.data, VirtualArray)]
+    for variable, values in zip(unread, load(arrays) if arrays else [], strict=True):
         variable.data = values
 
 

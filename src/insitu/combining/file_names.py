@@ -223,7 +223,7 @@ def open_objects(
     by name only while something refers to them.
     """
     urls, options = without_secrets(urls, storage_options)
-    found, kept = [], []
+    found, in_memory = [], []
     for url in urls:
         if isinstance(url, os.PathLike):
             url = os.fspath(url)
@@ -232,7 +232,7 @@ def open_objects(
         elif not isinstance(url, (str, Mapping)):
             source = open_source(url, options)
             if source.url.startswith(("memory:", "file-object:")):
-                kept.append(source)  # it holds the bytes, or the open file
+                in_memory.append(source)  # it holds the bytes, or the open file
             url = source
         found.append(url)
-    return found, options, tuple(kept)
+    return found, options, tuple(in_memory)

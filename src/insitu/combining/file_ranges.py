@@ -43,10 +43,10 @@ class FileLayout:
                 sizes.setdefault(dim, length)
             for source, box in _boxes_of_sources(array).items():
                 sources[source.url] = source
-                mine = spans.setdefault(source.url, {})
+                spans_of_file = spans.setdefault(source.url, {})
                 for dim, (low, high) in zip(array.dims, box, strict=True):
-                    old = mine.get(dim, (low, high))
-                    mine[dim] = (min(low, old[0]), max(high, old[1]))
+                    old = spans_of_file.get(dim, (low, high))
+                    spans_of_file[dim] = (min(low, old[0]), max(high, old[1]))
         return cls(spans, sizes, sources)
 
     def joined_dim(self) -> str | None:
@@ -54,13 +54,13 @@ class FileLayout:
 
         None if there is no such dimension, or more than one.
         """
-        partial = {dim for mine in self.spans.values() for dim, span in mine.items() if span != (0, self.sizes[dim])}
+        partial = {dim for spans in self.spans.values() for dim, span in spans.items() if span != (0, self.sizes[dim])}
         if len(partial) != 1 or len(self.spans) < 2:
             return None
         (dim,) = partial
-        if any(dim not in mine for mine in self.spans.values()):
+        if any(dim not in spans for spans in self.spans.values()):
             return None
-        ranges = sorted(mine[dim] for mine in self.spans.values())
+        ranges = sorted(spans[dim] for spans in self.spans.values())
         ends_meet = all(one[1] == other[0] for one, other in pairwise(ranges))
         return dim if ends_meet and ranges[0][0] == 0 and ranges[-1][1] == self.sizes[dim] else None
 
@@ -92,9 +92,9 @@ def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
             present, firsts = np.unique(source[order], return_index=True)
             spans = []
             for dimension, axis_number in enumerate(tile.dimensions):
-                axis, mine = tile.axes[axis_number], cells[axis_number][order]
-                last = np.maximum.reduceat(mine, firsts)
-                low = axis.begin(np.minimum.reduceat(mine, firsts)) + origin[dimension]
+                axis, rows = tile.axes[axis_number], cells[axis_number][order]
+                last = np.maximum.reduceat(rows, firsts)
+                low = axis.begin(np.minimum.reduceat(rows, firsts)) + origin[dimension]
                 high = axis.begin(last) + axis.show(last).extent + origin[dimension]
                 spans.append(list(zip(low.tolist(), high.tolist(), strict=True)))
             for at, number in enumerate(present.tolist()):

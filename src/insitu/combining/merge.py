@@ -74,7 +74,7 @@ def merge(members: Sequence[Member], rules: CombineRules) -> Member:
                 )
     attributes = merge_attributes([member.attributes for member in members], rules.combine_attrs)
     unindexed = frozenset().union(*(member.unindexed for member in parts))
-    coords = (coords & result.keys()) | {dim for dim in sizes if dim in result}
+    coords = frozenset(name for name in result if name in coords or name in sizes)
     return Member(result, coords, attributes, {}, None, unindexed)
 
 

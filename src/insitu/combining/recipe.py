@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from insitu.combining.file_names import iter_positions, labels_from_names
+from insitu.combining.file_names import iter_positions
 from insitu.errors import CombineError
-from insitu.model import VirtualArray
 from insitu.open_options import OpenOptions
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_member import Failure
@@ -65,29 +64,15 @@ class Recipe:
             What happens to files that could not be opened: "raise", "warn", "skip".
         """
         # Imports xarray and pandas, which one file does not need.
-        from insitu.combining.combine_files import combine_files, combine_named
+        from insitu.combining.combine import combine_portion
+        from insitu.combining.portion import Portion
 
-        rules = self.rules(load)
+        return combine_portion(Portion.of(found), places, urls, self, load, errors)
+
+    def concat_dims(self) -> list[ConcatDim]:
+        """Return one dimension for each level of nesting; none if labels or names of files give the order."""
         if isinstance(self.options.combine.concat_dim, Mapping):
-            return combine_named(found, labels_from_names(urls, self.options.combine.concat_dim), rules, errors)
-        return combine_files(
-            found, places if self.options.combine.combine == "nested" else None, self.dims(), rules, errors
-        )
-
-    def join_in_order(self, members: Sequence[Member], dim: str, load: Load) -> Member:
-        """Return members joined along a dimension, ordered by their labels if they have some."""
-        if len(members) == 1:
-            return members[0]
-        from insitu.combining.combine import combine_by_coords, combine_nested  # imports xarray and pandas
-
-        rules = self.rules(load)
-        members = _with_same_dims(members, dim)
-        if self.options.combine.combine == "by_coords" and all(member.index(dim) is not None for member in members):
-            return combine_by_coords(members, rules)
-        return combine_nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
-
-    def dims(self) -> list[ConcatDim]:
-        """Return one dimension for each level of nesting."""
+            return []
         if self.options.combine.combine == "by_coords":
             if self.options.combine.concat_dim is not None:
                 raise CombineError(
@@ -191,37 +176,6 @@ class Recipe:
         except (TypeError, ValueError) as problem:
             return cls(unknown=f"it was saved by another version of insitu ({problem})")
         return cls(options, tuple(document.get("files") or ()), document.get("unknown"))
-
-
-def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
-    """Return members whose variables have the dimension in all of them or in none.
-
-    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a
-    single file it has it not yet.
-    """
-    model: dict[str, tuple[str, ...]] = {}
-    for member in members:
-        for name, variable in member.variables.items():
-            if dim in variable.dims:
-                model.setdefault(name, variable.dims)
-    return [_expand(member, dim, model) for member in members]
-
-
-def _expand(member: Member, dim: str, model: Mapping[str, tuple[str, ...]]) -> Member:
-    variables = dict(member.variables)
-    for name, variable in member.variables.items():
-        dims = model.get(name, ())
-        if dim in variable.dims or dim not in dims or tuple(d for d in dims if d != dim) != variable.dims:
-            continue
-        # A file that has the dimension not at all is one step of it.
-        at, length, data = dims.index(dim), member.sizes.get(dim, 1), variable.data
-        if isinstance(data, VirtualArray):
-            data = data.expand_dims(at, dim, length)
-        else:
-            shape = (*data.shape[:at], length, *data.shape[at:])
-            data = np.broadcast_to(np.expand_dims(data, at), shape).copy()
-        variables[name] = variable.with_data(data, dims)
-    return member.with_variables(variables)
 
 
 def _to_concat_dim(dim: Any) -> ConcatDim:

@@ -28,6 +28,8 @@ from insitu.sources.user_folders import user_cache_folder
 __all__ = ["Journal", "identity_of", "journal_for", "journal_of_files"]
 
 _FOLDER = "scans"
+_FORMAT = "2"
+"""Of what is kept of a portion: what an earlier version left is not taken."""
 HASH = 16
 """Bytes of a hash."""
 MAX_AGE_DAYS = 30
@@ -195,7 +197,7 @@ def _hash_bytes(data: bytes) -> bytes:
 
 def _portion_key(files: Sequence[Any]) -> str:
     """Return the key of a portion: its files."""
-    named = "\n".join(map(str, files))
+    named = "\n".join([_FORMAT, *map(str, files)])
     return hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()[:32]
 
 

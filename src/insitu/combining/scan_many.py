@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from insitu.combining.scan_progress import ScanProgress, open_progress
 from insitu.scanning.decoding_memory import DecodingMemory
@@ -13,16 +13,18 @@ from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Failure, Job
 from insitu.sources.address import is_remote
 
-if TYPE_CHECKING:
-    from insitu.combining.type_check import TypeCheck
-
 __all__ = ["scan_many", "thread_count"]
 
 BATCH_FILES = 16
 
 
 def scan_many(
-    urls: Sequence[Any], job: Job, *, parallel: Any = None, progress: Any = None, check: TypeCheck | None = None
+    urls: Sequence[Any],
+    job: Job,
+    *,
+    parallel: Any = None,
+    progress: Any = None,
+    look: Callable[[Sequence[Member | Failure]], None] | None = None,
 ) -> list[Member | Failure]:
     """Scan many files, in order.
 
@@ -36,17 +38,15 @@ def scan_many(
         None: threads, as many as help; a number: so many threads.
     progress
         See `open_progress`.
-    check
-        Checks each file's types as soon as it is scanned.
+    look
+        Called with files as soon as they are scanned, in order.
     """
     state = ScanProgress(len(urls))
     results: list[Member | Failure] = []
     with open_progress(progress) as shown:
         for done in _run_batches(job, _make_batches(urls, parallel), parallel):
-            if check is not None:
-                for item in done:
-                    if isinstance(item, Member):
-                        check.add(item)
+            if look is not None:
+                look(done)
             results += done
             state.add(len(done), sum(isinstance(item, Failure) for item in done), "this process")
             shown.show(state)
@@ -74,10 +74,10 @@ def _run_batches(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Itera
     memory = _ThreadMemory()
     if count == 1 or len(batches) <= 1:
         for batch in batches:
-            yield [job.one(url, memory.here()) for url in batch]
+            yield [job.one(url, memory.of_thread()) for url in batch]
         return
     with ThreadPoolExecutor(count, thread_name_prefix="insitu-scan") as pool:
-        futures = [pool.submit(lambda b: [job.one(url, memory.here()) for url in b], batch) for batch in batches]
+        futures = [pool.submit(lambda b: [job.one(url, memory.of_thread()) for url in b], batch) for batch in batches]
         try:
             for future in futures:
                 yield future.result()
@@ -93,5 +93,5 @@ class _ThreadMemory(threading.local):
     def __init__(self) -> None:
         self.memory = DecodingMemory()
 
-    def here(self) -> DecodingMemory:
+    def of_thread(self) -> DecodingMemory:
         return self.memory

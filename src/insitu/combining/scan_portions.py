@@ -1,35 +1,30 @@
 """Scanning of many files in portions, on the workers of an engine.
 
-A worker scans the files of a portion and joins their tables (`packed_portion`). Tables of
-neighbouring portions are joined on workers, `FAN_IN` at a time, until one is left. Where they make
-no table, the files that were scanned are fetched instead.
+A worker scans the files of a portion, and says what kinds of files they are (`portion`). When that
+is known of all files, neighbours that agree are joined where they are (`join_pieces`): within each
+portion, then in those of `FAN_IN` portions, until one is left.
 """
 
 from __future__ import annotations
 
+import pickle
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import accumulate
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from insitu.combining.file_table import FileTable, JoinPlan
-from insitu.combining.packed_portion import (
-    Header,
-    files_of,
-    header_of,
-    pack_files,
-    pack_portion,
-    pack_table,
-    table_of,
-    without_files,
-    without_table,
-)
+from insitu.combining.files_table import FilesTable
+from insitu.combining.join_pieces import Lines, Piece, join_pieces, make_pieces
+from insitu.combining.portion import Header, files_of, header_of, pack_columns, pack_portion
 from insitu.combining.scan_journal import Journal, identity_of
 from insitu.combining.scan_progress import ScanProgress, open_progress
+from insitu.combining.survey import Survey
+from insitu.combining.type_check import TypeCheck
 from insitu.engines.dask import worker_name
 from insitu.engines.engine_protocol import Engine, is_lost_worker
 from insitu.errors import InsituError, SourceError
@@ -48,7 +43,7 @@ another cluster finds the same ones.
 MAX_FILES = 512
 """Files of a portion: beyond that their tables take more memory than is gained in time."""
 FAN_IN = 16
-"""Tables that are joined at once."""
+"""Portions whose pieces are joined at once."""
 REMOTE_THREADS = 16
 """Threads of a portion of remote files, which wait."""
 ALIVE_SECONDS = 5.0
@@ -60,8 +55,6 @@ class PortionTask:
     """What a worker does with the files of a portion; travels there."""
 
     job: Job
-    plan: JoinPlan | None
-    """How files are joined; None: they are returned as they are."""
     threads: int = 1
     name: str = ""
     """Names the scan: what was found out about one file helps with the next ones of the same scan."""
@@ -74,31 +67,20 @@ class PortionTask:
                 found = list(pool.map(lambda url: self.job.one(url, memory(self.name)), urls))
         else:
             found = [self.job.one(url, memory(self.name)) for url in urls]
-        failed = sum(isinstance(item, Failure) for item in found)
-        return self._pack(Header(len(urls), failed, worker_name(), identity), found)
+        return pack_portion(found, worker_name(), identity)
 
-    def tabulate(self, portion: bytes) -> bytes:
-        """Return a portion that an earlier scan packed, with its table."""
-        return self._pack(header_of(portion)._replace(worker=""), files_of(portion))
+    def join_files(self, portion: bytes, lines: Lines) -> bytes:
+        """Return the packed pieces of a portion."""
+        return pack_columns(make_pieces(files_of(portion), lines, self._load))
 
-    def _pack(self, header: Header, found: Sequence[Member | Failure]) -> bytes:
-        plan = self.plan
-        if plan is None:
-            return pack_files(header, found)
-        return pack_portion(
-            header, found, lambda: FileTable.of(found, plan, make_loader(self.job.scan.storage_options))
-        )
+    def join_pieces(self, lines: Lines, *packed: bytes) -> bytes:
+        """Return the packed pieces of several portions."""
+        pieces: list[Piece] = [piece for portion in packed for piece in pickle.loads(portion)]
+        return pack_columns(join_pieces(pieces, lines, self._load))
 
-    def join(self, *portions: bytes) -> bytes:
-        """Return the packed table of several portions, without their files."""
-        plan, headers = self.plan, [header_of(portion) for portion in portions]
-        assert plan is not None
-        for header, portion in zip(headers, portions, strict=True):
-            if header.refused:
-                return without_files(portion)
-        header = Header(sum(h.files for h in headers), sum(h.failed for h in headers), worker_name())
-        load = make_loader(self.job.scan.storage_options)
-        return pack_table(header, lambda: FileTable.join([table_of(portion) for portion in portions], plan, load))
+    @property
+    def _load(self) -> Any:
+        return make_loader(self.job.scan.storage_options)
 
 
 class _Memories(threading.local):
@@ -126,59 +108,58 @@ def cut_into_portions(urls: Sequence[Any], least: int = 1) -> list[Sequence[Any]
 
 
 class PortionScan:
-    """One scan: submits portions and joins, and waits for them.
+    """One scan: submits portions and joins, and waits for them. `run` comes first.
 
     Parameters
     ----------
     urls, job
         The files, and how they are scanned.
-    plan
-        How their tables are joined; None: they are not.
     engine
         Where.
     journal
         Keeps what was scanned until all is.
     progress
         See `open_progress`.
+    check
+        Checks the types of files as soon as they are scanned.
     """
+
+    files: FilesTable
+    """What is known of all files."""
+    survey: Survey
+    """How they differ."""
 
     def __init__(
         self,
         urls: Sequence[Any],
         job: Job,
-        plan: JoinPlan | None,
         engine: Engine,
         journal: Journal | None,
         progress: Any,
+        check: TypeCheck | None = None,
     ) -> None:
         if not urls:
             raise ValueError("there are no files to scan")
         waits = is_remote(str(urls[0])) and not _has_threads(engine)
         threads = REMOTE_THREADS if waits else 1
         self.portions = cut_into_portions(urls, threads)
-        self.task = PortionTask(job, plan, threads, uuid.uuid4().hex)
+        self.task = PortionTask(job, threads, uuid.uuid4().hex)
         self.engine = engine
         self.journal = journal
         if journal is not None:
             journal.found = journal.kept = 0
         self.progress = progress
+        self.check = check
         self.state = ScanProgress(len(urls))
-        self.refused = ""
-        """Why the files are no table. What is scanned after that is not joined any more."""
-        self._done: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
-        """Calls that are done: level of the tree (-1, -2, …: header of a result of level 0, 1, …),
-        number, future.
-        """
+        self._done: SimpleQueue[tuple[Callable[[int, Any], None], int, Any]] = SimpleQueue()
+        """Calls that are done: what takes the result, number, future."""
         self._waiting: set[Any] = set()
-        self._resumed: set[int] = set()
-        """Portions that the journal had."""
         self._scanned: dict[int, Any] = {}
-        """Each portion with its files, until it is known that they make a table."""
-        self._tables: dict[tuple[int, int], Any] = {}
-        """Level and number: the table, as an argument of further calls."""
+        """Each portion, or its future where results stay on the workers."""
+        self._headers: dict[int, Header] = {}
 
-    def run(self) -> FileTable | None:
-        """Scan all files, and return their table; None: they are no table, or there is no plan.
+    def run(self) -> None:
+        """Scan all files.
 
         Raises
         ------
@@ -189,106 +170,87 @@ class PortionScan:
             for number, urls in enumerate(self.portions):
                 packed = None if self.journal is None else self.journal.load(urls)
                 if packed is None:
-                    self._submit(0, number, self.task.scan, urls)
-                elif self.task.plan is None:
-                    self._take_header(0, header_of(packed)._replace(worker=""))
-                    self._scanned[number] = packed
+                    self._submit("scan", number, self._take_portion, self.task.scan, urls)
                 else:
-                    self._resumed.add(number)
-                    self._submit(0, number, self.task.tabulate, self.engine.put(packed))
+                    self._scanned[number] = self.engine.put(packed)
+                    self._add_header(number, header_of(packed)._replace(worker=""))
                 while not self._done.empty():  # so that an error ends the scan before all is submitted
                     self._handle_next(shown)
             shown.show(self.state)
             while self._waiting:
                 self._handle_next(shown)
-            if self.task.plan is None:
-                return None
-            ((_, root),) = self._tables.items()
-            return table_of(self._bytes_of(root))
+            headers = [self._headers.pop(number) for number in range(len(self.portions))]
+            self.files = FilesTable.join([header.files for header in headers])
+            self.survey = Survey.join([header.survey for header in headers])
 
-    def files(self) -> list[Member | Failure]:
-        """Return what came of each file, in order: for files that must be combined at once."""
+    def members(self) -> list[Member | Failure]:
+        """Return what came of each file, in order."""
         with self._cancelling():
-            return [
-                item for number in range(len(self.portions)) for item in files_of(self._bytes_of(self._scanned[number]))
-            ]
+            return [item for number in range(len(self.portions)) for item in self._files_of(number)]
 
-    def _submit(self, level: int, number: int, function: Callable[..., Any], *arguments: Any) -> None:
-        what = "header" if level < 0 else "scan" if level == 0 else "join"
-        name = f"insitu-{what}-{self.task.name}-{abs(level)}-{number}"
-        future = self.engine.submit(name, function, *arguments)
+    def _files_of(self, number: int) -> list[Member | Failure]:
+        scanned = self._scanned[number]
+        return files_of(scanned if isinstance(scanned, bytes) else scanned.result())
+
+    def pieces(self, lines: Lines | None) -> Mapping[int, Member]:
+        """Return what files make that are joined early, by the number of the first; without lines,
+        the files.
+        """
+        if lines is None:
+            return {number: item for number, item in enumerate(self.members()) if isinstance(item, Member)}
+        with self._cancelling(), open_progress(None) as shown:
+            tree = _JoinTree(self.task, list(map(len, self.portions)), lines, self._submit)
+            tree.begin(self._scanned)
+            while self._waiting:
+                self._handle_next(shown)
+            return {piece.first: piece.member for piece in tree.result()}
+
+    def _submit(
+        self, what: str, number: int, take: Callable[[int, Any], None], function: Callable[..., Any], *arguments: Any
+    ) -> None:
+        future = self.engine.submit(f"insitu-{what}-{self.task.name}-{number}", function, *arguments)
         self._waiting.add(future)
-        future.add_done_callback(lambda done: self._done.put((level, number, done)))
+        future.add_done_callback(lambda done: self._done.put((take, number, done)))
 
     def _handle_next(self, shown: Any) -> None:
         """Wait for a result, take it, and show the progress."""
         self.engine.flush()
         while True:
             try:
-                level, number, future = self._done.get(timeout=ALIVE_SECONDS)
+                take, number, future = self._done.get(timeout=ALIVE_SECONDS)
                 break
             except Empty:
                 if not self.engine.is_alive():
                     raise InsituError("the Dask client was closed while files were scanned") from None
         self._waiting.discard(future)
-        self._handle(level, number, future)
-        if level <= 0:
-            shown.show(self.state)
-
-    def _handle(self, level: int, number: int, future: Any) -> None:
-        """Take a result: count it, keep it, and submit what it was waited for."""
-        if level < 0:
-            self._take_header(-1 - level, future.result())
-            return
-        if level > 0 and self.refused:  # begun before
-            return
         if not self.engine.keeps_results:
-            data = future.result()
-            if level == 0:
-                self._keep(number, data)
-                self._scanned[number], data = without_table(data), without_files(data)
-            self._take_header(level, header_of(data))
-            self._add_table(level, number, data)
+            take(number, future.result())
+        else:
+            if future.status != "finished":  # failed, or lost with its worker and computed again
+                future.result()
+            take(number, future)
+        shown.show(self.state)
+
+    def _take_portion(self, number: int, result: Any) -> None:
+        """Take a portion: count it, and keep it."""
+        self._scanned[number] = result
+        if not isinstance(result, bytes):
+            self._submit("header", number, lambda at, done: self._take_header(at, done.result()), header_of, result)
             return
-        if future.status != "finished":
-            future.result()  # raises
-        self._submit(-1 - level, number, header_of, future)
-        if level == 0:
-            self._scanned[number] = future
-            if self.journal is not None:
-                self._keep(number, future.result())
-        self._add_table(level, number, future)
+        self._take_header(number, header_of(result))
 
-    def _take_header(self, level: int, header: Header) -> None:
-        if level == 0:
-            self.state.add(header.files, header.failed, header.worker or None)
-        if header.refused and not self.refused:
-            self.refused = header.refused
-            self.task = replace(self.task, plan=None)
-            self._tables.clear()
+    def _take_header(self, number: int, header: Header) -> None:
+        if self.journal is not None:  # before the check: types that do not fit are no reason to scan again
+            scanned = self._scanned[number]
+            data = scanned if isinstance(scanned, bytes) else scanned.result()
+            self.journal.keep(self.portions[number], data, header.identity)
+        self._add_header(number, header)
 
-    def _keep(self, number: int, data: bytes) -> None:
-        if self.journal is not None and number not in self._resumed:
-            self.journal.keep(self.portions[number], without_table(data), header_of(data).identity)
-
-    def _add_table(self, level: int, number: int, result: Any) -> None:
-        """Submit the join of a table with its neighbours, once all are there."""
-        if self.task.plan is None:
-            return
-        self._tables[level, number] = result
-        count = len(self.portions)
-        for _ in range(level):
-            count = -(-count // FAN_IN)
-        if count == 1:
-            return
-        parent = number // FAN_IN
-        children = [(level, child) for child in range(parent * FAN_IN, min((parent + 1) * FAN_IN, count))]
-        if all(child in self._tables for child in children):
-            self._submit(level + 1, parent, self.task.join, *(self._tables.pop(child) for child in children))
-
-    def _bytes_of(self, result: Any) -> bytes:
-        data: bytes = result if isinstance(result, bytes) else result.result()
-        return data
+    def _add_header(self, number: int, header: Header) -> None:
+        self._headers[number] = header
+        self.state.add(len(header.files), len(header.files.failures), header.worker or None)
+        if self.check is not None:
+            self.check.add(header.files)
 
     @contextmanager
     def _cancelling(self) -> Iterator[None]:
@@ -298,21 +260,78 @@ class PortionScan:
         except BaseException as error:
             for future in self._waiting:
                 future.cancel()
-            kept = 0 if self.journal is None or not self.journal.usable else self.journal.kept
+            resumable = 0 if self.journal is None or not self.journal.usable else self.journal.kept
             if is_lost_worker(error):
                 raise InsituError(
                     f"workers were lost while files were scanned ({type(error).__name__}: {error})",
-                    hint=_resume_hint(kept, self.state.total) or "Give the workers more memory, or scan again",
+                    hint=_resume_hint(resumable, self.state.total) or "Give the workers more memory, or scan again",
                 ) from error
-            if kept and isinstance(error, SourceError):
-                error.hint = ". ".join(filter(None, [error.hint, _resume_hint(kept, self.state.total)]))
+            if resumable and isinstance(error, SourceError):
+                error.hint = ". ".join(filter(None, [error.hint, _resume_hint(resumable, self.state.total)]))
             raise
 
 
-def _resume_hint(kept: int, total: int) -> str | None:
-    if not kept:
+class _JoinTree:
+    """Joins the pieces of all portions, `FAN_IN` neighbours at a time.
+
+    Parameters
+    ----------
+    task, sizes
+        The scan, and the number of files of each portion.
+    lines
+        What may be joined.
+    submit
+        Has a call done: what it is, its number, what takes the result, the function, the arguments.
+    """
+
+    def __init__(self, task: PortionTask, sizes: Sequence[int], lines: Lines, submit: Callable[..., None]) -> None:
+        self.task = task
+        self.lines = lines
+        self.submit = submit
+        self.starts = [0, *accumulate(sizes)]
+        self.counts = [len(sizes)]
+        """Results of each level."""
+        while self.counts[-1] > 1:
+            self.counts.append(-(-self.counts[-1] // FAN_IN))
+        self._there: dict[tuple[int, int], Any] = {}
+        """Level and number: the packed pieces, as an argument of further calls."""
+
+    def begin(self, portions: dict[int, Any]) -> None:
+        """Submit the joins of each portion, which the others follow. Portions are given away, so that
+        workers need not hold them longer than their pieces.
+        """
+        for number in range(self.counts[0]):
+            first, count = self.starts[number], self.starts[number + 1] - self.starts[number]
+            self._submit(0, number, self.task.join_files, portions.pop(number), self.lines.of_files(first, count))
+
+    def result(self) -> list[Piece]:
+        """Return the pieces of all files."""
+        (((_, _), root),) = self._there.items()
+        pieces: list[Piece] = pickle.loads(root if isinstance(root, bytes) else root.result())
+        return pieces
+
+    def _submit(self, level: int, number: int, function: Callable[..., Any], *arguments: Any) -> None:
+        self.submit(f"join-{level}", number, lambda at, done: self._take(level, at, done), function, *arguments)
+
+    def _take(self, level: int, number: int, packed: Any) -> None:
+        """Keep the pieces of some portions, and submit the join with those of the neighbours, once all are there."""
+        self._there[level, number] = packed
+        if level + 1 == len(self.counts):
+            return
+        parent = number // FAN_IN
+        children = [(level, child) for child in range(parent * FAN_IN, min((parent + 1) * FAN_IN, self.counts[level]))]
+        if all(child in self._there for child in children):
+            parts = [self._there.pop(child) for child in children]
+            width = FAN_IN ** (level + 1)
+            first, last = self.starts[parent * width], self.starts[min((parent + 1) * width, self.counts[0])]
+            lines = self.lines.of_files(first, last - first).without_places()
+            self._submit(level + 1, parent, self.task.join_pieces, lines, *parts)
+
+
+def _resume_hint(resumable: int, total: int) -> str | None:
+    if not resumable:
         return None
-    return f"{kept:,} of {total:,} files are scanned and kept: do the same again, and the scan goes on from there"
+    return f"{resumable:,} of {total:,} files are scanned and kept: do the same again, and the scan goes on from there"
 
 
 def _has_threads(engine: Engine) -> bool:

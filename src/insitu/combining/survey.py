@@ -77,7 +77,7 @@ class VariableSummary:
 FilesByTrait = dict[str, dict[str, dict[Hashable, Any]]]
 """Variable: property: value: numbers of the files that have it (a list or an array)."""
 
-VariableKind = tuple[VariableSummary, list[int]]
+AlikeFiles = tuple[VariableSummary, list[int]]
 """How a variable is, and the files that have it so."""
 
 
@@ -87,7 +87,7 @@ class Survey:
 
     urls: tuple[str, ...]
     left_out: dict[str, str]
-    kinds: dict[str, list[VariableKind]]
+    kinds: dict[str, list[AlikeFiles]]
     """Variable: how it is, and in which files. Files that are alike share the objects that describe
     them, so there are few.
     """
@@ -96,24 +96,24 @@ class Survey:
     """The same as `kinds` of files that were scanned elsewhere, and in their place."""
 
     @classmethod
-    def of(cls, found: Sequence[Member | Failure], combined: Member) -> Survey:
-        """Return the survey of all files; they are compared later, in `report`."""
+    def of(cls, found: Sequence[Member | Failure], combined: Member | None = None) -> Survey:
+        """Return the survey of files, and of what they make together; they are compared later, in `report`."""
         members = [item for item in found if isinstance(item, Member)]
-        kinds: dict[str, dict[Any, VariableKind]] = {}
+        kinds: dict[str, dict[Any, AlikeFiles]] = {}
         for number, member in enumerate(members):
             for name, variable in member.variables.items():
                 encodings = _encodings(variable)
                 alike_objects = (variable.encoding, variable.attributes, *encodings)
                 key = (variable.dims, variable.dtype, *map(id, alike_objects))
-                alike = kinds.setdefault(name, {})
-                kind = alike.get(key)
+                known = kinds.setdefault(name, {})
+                kind = known.get(key)
                 if kind is None:
-                    alike[key] = kind = (_summarize(variable, encodings), [])
+                    known[key] = kind = (_summarize(variable, encodings), [])
                 kind[1].append(number)
         left_out = {item.url: item.reason for item in found if isinstance(item, Failure)}
         urls = tuple(member.source or f"file {number}" for number, member in enumerate(members))
-        kept = {name: list(alike.values()) for name, alike in kinds.items()}
-        return cls(urls, left_out, kept, cls.count_tiles(combined))
+        by_name = {name: list(known.values()) for name, known in kinds.items()}
+        return cls(urls, left_out, by_name, {} if combined is None else cls.count_tiles(combined))
 
     @staticmethod
     def count_tiles(combined: Member) -> dict[str, int]:
@@ -134,10 +134,10 @@ class Survey:
                 for trait, values in traits.items():
                     known = whole.setdefault(name, {}).setdefault(trait, {})
                     for value, numbers in values.items():
-                        if value not in known and len(known) >= _MAX_KEPT_VALUES:
+                        if value not in known and len(known) >= _MAX_DISTINCT_VALUES:
                             value = OTHER_VALUES
-                        mine = np.asarray(numbers, np.int32) + before
-                        known[value] = np.concatenate([known[value], mine]) if value in known else mine
+                        moved = np.asarray(numbers, np.int32) + before
+                        known[value] = np.concatenate([known[value], moved]) if value in known else moved
             before += len(part.urls)
         urls = tuple(url for part in parts for url in part.urls)
         left_out = {url: why for part in parts for url, why in part.left_out.items()}
@@ -176,15 +176,15 @@ class Survey:
             if value != usual
         }
         if len(others) > _MAX_LISTED_VALUES:
-            many = f"{_MAX_KEPT_VALUES:,} or more" if OTHER_VALUES in values else f"{len(others):,}"
+            many = f"{_MAX_DISTINCT_VALUES:,} or more" if OTHER_VALUES in values else f"{len(others):,}"
             others = {f"{many} other values": tuple(url for urls in others.values() for url in urls)}
         return Difference(what, _value_text(usual), others)
 
 
 _MAX_LISTED_VALUES = 8
 """Different values that are listed one by one."""
-_MAX_KEPT_VALUES = 256
-"""Different values that are kept apart where files are scanned elsewhere: if every file has its own
+_MAX_DISTINCT_VALUES = 256
+"""Different values that are told apart where files are scanned elsewhere: if every file has its own
 packing, a survey would be larger than the chunk tables.
 """
 OTHER_VALUES = "other values"

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.combining.arrange import mixed_dates_error
 from insitu.combining.equality import has_equal_values
+from insitu.combining.files_table import FileKind, FilesTable
 from insitu.errors import CombineError
-from insitu.scanning.member import Member
 from insitu.scanning.promotion import shared_type
 
 __all__ = ["TypeCheck"]
@@ -21,7 +22,8 @@ __all__ = ["TypeCheck"]
 class _Group:
     """Files that are joined with each other."""
 
-    first: Member
+    first_labels: dict[str, npt.NDArray[Any]]
+    """Dimension: the labels of the first file."""
     types: dict[str, dict[np.dtype[Any], None]] = field(default_factory=dict)
     """Variable: its types, in order."""
     dates: dict[str, type] = field(default_factory=dict)
@@ -42,37 +44,51 @@ class TypeCheck:
         self.dim = dim
         self._groups: dict[Hashable, _Group] = {}
 
-    def add(self, member: Member) -> None:
-        """Raise `CombineError` if values of this file cannot be joined with those before."""
-        key = None if self.dim is not None else tuple(sorted(member.data_names()))
-        group = self._groups.setdefault(key, _Group(member))
-        for name, variable in member.variables.items():
+    def add(self, files: FilesTable) -> None:
+        """Raise `CombineError` if values of these files cannot be joined with those before."""
+        for kind_number, kind in enumerate(files.kinds):
+            numbers = np.flatnonzero(files.kind == kind_number).tolist()
+            key = None if self.dim is not None else tuple(sorted(kind.data_names()))
+            group = self._groups.get(key)
+            if group is None:
+                index = {dim: files.index(numbers[0], dim) for dim in files.labels}
+                group = _Group({dim: labels for dim, labels in index.items() if labels is not None})
+                self._groups[key] = group
+            self._check_types(group, kind, files, numbers[0])
+            if self.dim is None:
+                for name, variable in kind.named:
+                    if variable.dtype.kind in "OM" and variable.dims == (name,):
+                        # Dates of any calendar are objects, so each file is looked at.
+                        for number in numbers if variable.dtype.kind == "O" else numbers[:1]:
+                            self._check_dates(name, group, files, number)
+
+    def _check_types(self, group: _Group, kind: FileKind, files: FilesTable, number: int) -> None:
+        for name, variable in kind.named:
             known = group.types.setdefault(name, {})
             dtype = variable.dtype
-            if dtype not in known:
-                if known and any(self._is_joined_along(dim, group, member) for dim in variable.dims):
-                    self._check_new_type(name, dtype, known, member)
-                known[dtype] = None
-            if dtype.kind in "OM" and self.dim is None and variable.dims == (name,):
-                self._check_dates(name, group, member)
+            if dtype in known:
+                continue
+            if known and any(self._is_joined_along(dim, group, files, number) for dim in variable.dims):
+                self._check_new_type(name, dtype, known, files.urls[number])
+            known[dtype] = None
 
-    def _is_joined_along(self, dim: str, group: _Group, member: Member) -> bool:
+    def _is_joined_along(self, dim: str, group: _Group, files: FilesTable, number: int) -> bool:
         """Return whether this file and the first one follow each other along a dimension."""
         if self.dim is not None:
             return dim == self.dim
-        one, other = group.first.index(dim), member.index(dim)
+        one, other = group.first_labels.get(dim), files.index(number, dim)
         return one is not None and other is not None and one is not other and not has_equal_values(one, other)
 
-    def _check_new_type(self, name: str, dtype: np.dtype[Any], known: Iterable[np.dtype[Any]], member: Member) -> None:
+    def _check_new_type(self, name: str, dtype: np.dtype[Any], known: Iterable[np.dtype[Any]], url: str) -> None:
         try:
             shared_type([*known, dtype])
         except CombineError as refused:
-            raise refused.with_context(variable=name, url=member.source) from refused.__cause__
+            raise refused.with_context(variable=name, url=url) from refused.__cause__
 
-    def _check_dates(self, dim: str, group: _Group, member: Member) -> None:
-        labels = member.index(dim)
+    def _check_dates(self, dim: str, group: _Group, files: FilesTable, number: int) -> None:
+        labels = files.index(number, dim)
         if labels is None or not len(labels) or not (labels.dtype.kind == "M" or hasattr(labels[0], "calendar")):
             return
         kind = group.dates.setdefault(dim, type(labels[0]))
         if kind is not type(labels[0]):
-            raise mixed_dates_error(dim, {kind, type(labels[0])}).with_context(url=member.source)
+            raise mixed_dates_error(dim, {kind, type(labels[0])}).with_context(url=files.urls[number])

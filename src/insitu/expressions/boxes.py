@@ -11,7 +11,16 @@ from insitu.expressions.chunk_grid import chunk_sizes, find_main, read_itemsize,
 from insitu.expressions.nodes import Expression, Stored, is_stored, iterate_nodes
 from insitu.expressions.window_reach import MOST_BYTES, find_reach, fit_windows
 
-__all__ = ["CHUNK_BYTES", "MOST_ROOMS", "Box", "BoxMemory", "is_uncompressed", "iterate_boxes"]
+__all__ = [
+    "CHUNK_BYTES",
+    "MOST_ROOMS",
+    "Box",
+    "BoxMemory",
+    "cut_boxes",
+    "extend_lengths",
+    "is_uncompressed",
+    "iterate_boxes",
+]
 
 Box = tuple[slice, ...]
 MOST_ROOMS = 4
@@ -81,17 +90,41 @@ def iterate_boxes(
         others = math.prod(size) // size[axis]
         if others * size[axis] > room:
             size[axis] = max(room // max(others, 1), least[axis], 1)
-    # From the last dimension on, as many chunks as fit: what is read together lies together, and is
-    # decoded once.
-    for axis in reversed(range(array.ndim)):
-        size[axis] = min(size[axis] * max(room // max(math.prod(size), 1), 1), max(array.shape[axis], 1))
+    # As many chunks as fit: what is read together lies together, and is decoded once.
+    size = extend_lengths(size, array.shape, range(array.ndim), range(array.ndim), room)
     if reach := find_reach(array):
         most = max(MOST_BYTES // itemsize, room)
         size = fit_windows(size, reach, array.shape, least, max(room // 4, 1), most)
-    skips = [0] * array.ndim if starts is None else [start % n for start, n in zip(starts, size, strict=True)]
-    steps = [range(-skip, length, n) for skip, length, n in zip(skips, array.shape, size, strict=True)]
+    yield from cut_boxes(array.shape, size, starts)
+
+
+def extend_lengths(
+    sizes: Sequence[int], shape: Sequence[int], along: Sequence[int], counted: Sequence[int], room: int
+) -> list[int]:
+    """Return lengths extended along some axes, the last first, to multiples that have at most `room`
+    elements along the counted axes, if one does.
+    """
+    longer = list(sizes)
+    for axis in reversed(along):
+        more = room // max(math.prod(longer[other] for other in counted), 1)
+        longer[axis] = min(longer[axis] * max(more, 1), max(shape[axis], 1))
+    return longer
+
+
+def cut_boxes(shape: Sequence[int], size: Sequence[int], starts: Sequence[int] | None = None) -> Iterator[Box]:
+    """Yield the boxes of a size that a shape is cut into, in C order.
+
+    Parameters
+    ----------
+    shape, size
+        Of the whole, and of a box; those at the ends may be smaller.
+    starts
+        Where it begins along each axis in what the borders of the boxes are counted in; None: at a border.
+    """
+    skips = [0] * len(shape) if starts is None else [start % n for start, n in zip(starts, size, strict=True)]
+    steps = [range(-skip, length, n) for skip, length, n in zip(skips, shape, size, strict=True)]
     for corner in itertools.product(*steps):
-        yield tuple(slice(max(c, 0), min(c + s, n)) for c, s, n in zip(corner, size, array.shape, strict=True))
+        yield tuple(slice(max(c, 0), min(c + s, n)) for c, s, n in zip(corner, size, shape, strict=True))
 
 
 def _largest_chunk(array: Expression) -> int:

@@ -83,8 +83,7 @@ def _without_broadcasts(expression: Expression) -> Expression:
             case Broadcast(of, shape):
                 made[id(node)] = _push_broadcast(made[id(of)], shape)
             case Operation():
-                given = [made[id(part)] if isinstance(part, Expression) else part for part in node.given]
-                made[id(node)] = make_operation(node.function, given, node.dtype, node.errors)
+                made[id(node)] = node.with_operands(made)
             case _:
                 made[id(node)] = node
     return made[id(expression)]

@@ -30,7 +30,9 @@ __all__ = [
     "chunk_sizes",
     "find_main",
     "grid_of",
+    "longest_chunks",
     "read_itemsize",
+    "split_evenly",
     "stored_chunks",
     "tile_borders",
     "uniform_chunks",
@@ -90,7 +92,7 @@ def _window_size(node: WindowsOf, kind: str, axis: int, inner: Sequence[int]) ->
 
 def uniform_chunks(expression: Expression) -> ChunkLengths:
     """Return uniform chunks near the stored ones; `stored_chunks` are where chunks really end."""
-    return tuple(_split_evenly(*of) for of in zip(expression.shape, chunk_sizes(expression), strict=True))
+    return tuple(split_evenly(*of) for of in zip(expression.shape, chunk_sizes(expression), strict=True))
 
 
 def read_itemsize(expression: Expression) -> int:
@@ -118,7 +120,8 @@ def grid_of(expression: Expression) -> VirtualArray:
 
 
 @lru_cache(maxsize=256)
-def _split_evenly(length: int, size: int) -> tuple[int, ...]:
+def split_evenly(length: int, size: int) -> tuple[int, ...]:
+    """Return the lengths of parts of a size, the last of which may be shorter."""
     size = max(min(size, length), 1)
     full, rest = divmod(length, size)
     return (size,) * full + ((rest,) if rest or not length else ())
@@ -142,6 +145,19 @@ def _typical_chunk_sizes(array: VirtualArray) -> list[int]:
 def _typical_cell(axis: Axis) -> int:
     """Return the length of the cells of an axis, of the longest among the first ones if they differ."""
     return axis.size if axis.is_regular else int(axis.show(np.arange(min(axis.count, 1000))).extent.max(initial=1))
+
+
+def longest_chunks(array: VirtualArray, dimensions: Sequence[int]) -> list[int]:
+    """Return the length of the longest chunk along each of some dimensions."""
+    cells = []
+    for dimension in dimensions:
+        longest = 1
+        for tile in array.tiles:
+            axis = tile.axis_of(dimension)
+            if axis.count:
+                longest = max(longest, int(axis.show(np.arange(axis.count)).extent.max()))
+        cells.append(longest)
+    return cells
 
 
 def _tiles_that_decide(tiles: Sequence[Tile]) -> Sequence[Tile]:

@@ -223,6 +223,7 @@ def evaluate_boxes(
         yield from ((box, evaluate(box)) for box in first)
         return
     width = min(_count_threads(array, first[0]), memory.at_once or threads_at_once())
+    # Threads of their own: while they wait for what they read, those of the readers' pool are free to read it.
     with ThreadPoolExecutor(width, "insitu-expression") as pool:
         pending: deque[tuple[Box, Future[Result]]] = deque()
         carried = carry_deadline(evaluate)

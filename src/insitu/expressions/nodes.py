@@ -8,7 +8,7 @@ broadcast, so a selection of the result is one of each operand.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -197,6 +197,11 @@ class Operation(Expression):
     def operands(self) -> tuple[Expression, ...]:
         """The expressions that it is computed from."""
         return tuple(operand for operand in self.given if isinstance(operand, Expression))
+
+    def with_operands(self, made: Mapping[int, Expression]) -> Operation:
+        """Return the operation of what became of its operands, by their identities."""
+        given = [made[id(operand)] if isinstance(operand, Expression) else operand for operand in self.given]
+        return make_operation(self.function, given, self.dtype, self.errors)
 
 
 def make_operation(

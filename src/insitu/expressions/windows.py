@@ -97,10 +97,10 @@ def _is_whole(key: slice, length: int) -> bool:
 
 def _lay_out(values: Values, places: list[Place], layout: Sequence[Place]) -> Values:
     """Return values with the dimensions of the result, given what each of theirs is."""
-    gone = [number for number, place in enumerate(places) if place not in layout]
-    rest = [place for number, place in enumerate(places) if number not in gone]
+    removed = [number for number, place in enumerate(places) if place not in layout]
+    rest = [place for number, place in enumerate(places) if number not in removed]
     order = [rest.index(place) for place in layout if place[0] != NEW]
-    turned = values.squeeze(tuple(gone)).transpose(order)
+    turned = values.squeeze(tuple(removed)).transpose(order)
     return np.expand_dims(turned, tuple(number for number, place in enumerate(layout) if place[0] == NEW))
 
 

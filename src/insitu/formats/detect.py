@@ -7,26 +7,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Protocol, runtime_checkable
 
-from insitu.errors import FormatError, UnsupportedError
+from insitu.errors import FormatError, UnsupportedError, error_context
 from insitu.formats.foreign_files import identify_foreign_file
 from insitu.formats.parsing.read_cache import ReadCache
-from insitu.formats.registry import FORMATS, installed_formats, iter_formats, load_format
+from insitu.formats.registry import FORMATS, Format, installed_formats, iter_formats, load_format
 from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["ScannableSource", "scan_folder", "scan_format", "scan_window"]
-
-
-@runtime_checkable
-class ScannableSource(Protocol):
-    """A source that knows itself what to scan of its bytes, such as one member of an archive."""
-
-    def scan(self, request: ScanRequest) -> VirtualGroup:
-        """Find the chunks."""
+__all__ = ["scan_folder", "scan_format", "scan_window"]
 
 
 def scan_format(
@@ -62,8 +53,6 @@ def scan_format(
     FormatError
         If the format is not known, or the file is damaged.
     """
-    if errors not in ("raise", "warn", "keep"):
-        raise ValueError(f'errors must be "raise", "warn" or "keep", not {errors!r}')
     request = ScanRequest(group, variables, errors, format, storage_options)
     # Not isinstance: checking a runtime protocol takes 50 µs, a tenth of a scan.
     scan = getattr(source, "scan", None)
@@ -74,8 +63,17 @@ def scan_format(
 
 
 def scan_window(window: ReadCache, request: ScanRequest) -> VirtualGroup:
-    """Do what `scan_format` does, for a file whose first bytes have been read."""
-    format = request.format
+    """Do what `scan_format` does, for a file whose first bytes have been read.
+
+    Errors get the URL of the file here, so that parsers need not carry it along.
+    """
+    with error_context(url=window.url):
+        found = _find_format(window, request.format)
+        return found.scan(window, group=request.group, variables=request.variables, errors=request.errors)
+
+
+def _find_format(window: ReadCache, format: str | None) -> Format:
+    """Return the format of that name, or the one that the first bytes are of."""
     known = FORMATS if format is None or format in FORMATS else installed_formats()
     if format is not None and format not in known:
         raise ValueError(f"no format {format!r}; there are: {', '.join(known)}")
@@ -88,18 +86,17 @@ def scan_window(window: ReadCache, request: ScanRequest) -> VirtualGroup:
             if format is not None:
                 raise
             # Somebody else's broken package must not stop the search.
-            warnings.warn(str(problem), InsituWarning, stacklevel=2)
+            warnings.warn(str(problem), InsituWarning, stacklevel=3)
             continue
         if format is not None or found.matches(window):
-            return found.scan(window, group=request.group, variables=request.variables, errors=request.errors)
+            return found
     if window.size == 0:
-        raise FormatError("the file is empty", url=window.url, offset=0, structure="signature")
+        raise FormatError("the file is empty", offset=0, structure="signature")
     foreign = identify_foreign_file(window.head)
     raise FormatError(
         f"the file format is not supported: it looks like {foreign[0]}"
         if foreign
         else f"the file format is not known: the file starts with {window.head[:8]!r}",
-        url=window.url,
         offset=0,
         structure="signature",
         hint=foreign[1] if foreign else f"Supported formats: {', '.join(installed_formats())}",

@@ -29,6 +29,10 @@ class ScanRequest:
     storage_options: Mapping[str, Any] | None = None
     """Options to open other files that this one names."""
 
+    def __post_init__(self) -> None:
+        if self.errors not in ("raise", "warn", "keep"):
+            raise ValueError(f'errors must be "raise", "warn" or "keep", not {self.errors!r}')
+
     @property
     def group_path(self) -> str:
         """The path of the group, without slashes around it; empty: the root."""
@@ -45,9 +49,9 @@ class ScanRequest:
         name = path.removeprefix(prefix)
         return name if path.startswith(prefix) and (self.names is None or name in self.names) else None
 
-    def select(self, tree: VirtualGroup, *, url: str) -> VirtualGroup:
+    def select(self, tree: VirtualGroup) -> VirtualGroup:
         """Return what is asked for of the tree of the whole file."""
-        return select_variables(subtree(tree, self.group, url=url), self.variables, url=url)
+        return select_variables(subtree(tree, self.group), self.variables)
 
     def for_entry(self, path: str) -> ScanRequest:
         """Return the same request, seen from the entry of an archive at the beginning of the group."""

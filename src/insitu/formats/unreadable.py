@@ -22,19 +22,17 @@ class Problems:
 
     errors: str = "raise"
     """`raise`, `warn` or `keep`."""
+    url: str | None = None
+    """The file."""
     found: dict[str, str] = field(default_factory=dict)
     """By path."""
-
-    def __post_init__(self) -> None:
-        if self.errors not in ("raise", "warn", "keep"):
-            raise ValueError(f'errors must be "raise", "warn" or "keep", not {self.errors!r}')
 
     def leave_out(self, path: str, reason: InsituError, *, needed: bool = True) -> None:
         """Raise the reason, or record it and warn.
 
         What the file is complete without (not `needed`: a thumbnail) never raises.
         """
-        reason.with_context(variable=path)
+        reason.with_context(variable=path, url=self.url)
         if needed and self.errors == "raise":
             raise reason
         self.note(path, str(reason))

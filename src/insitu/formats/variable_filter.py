@@ -16,7 +16,7 @@ from insitu.model.group import hint_for_names
 __all__ = ["refuse_group", "select_names", "select_variables", "subtree"]
 
 
-def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None, *, url: str) -> set[str]:
+def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] | None) -> set[str]:
     """Return the names that were asked for, and those of their coordinates.
 
     Parameters
@@ -25,8 +25,6 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
         The dimensions of every variable there is, by path.
     variables
         What was asked for; None: all.
-    url
-        The file, for messages.
 
     Raises
     ------
@@ -35,7 +33,7 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
 
     Examples
     --------
-    >>> sorted(select_names({"time": ["time"], "tas": ["time", "x"], "pr": ["time"]}, ["tas"], url=""))
+    >>> sorted(select_names({"time": ["time"], "tas": ["time", "x"], "pr": ["time"]}, ["tas"]))
     ['tas', 'time']
     """
     if variables is None:
@@ -44,9 +42,7 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
     missing = names - dims.keys()
     if missing:
         raise VariableError(
-            f"the file has no variable {', '.join(map(repr, sorted(missing)))}",
-            url=url,
-            hint=hint_for_names([*dims], missing),
+            f"the file has no variable {', '.join(map(repr, sorted(missing)))}", hint=hint_for_names([*dims], missing)
         )
     labels = set()
     for name in names:
@@ -55,13 +51,13 @@ def select_names(dims: Mapping[str, Sequence[str]], variables: Collection[str] |
     return names | labels
 
 
-def refuse_group(group: str | None, *, url: str) -> None:
+def refuse_group(group: str | None) -> None:
     """Raise if a group is asked for of a format that has no groups."""
     if group is not None and group.strip("/"):
-        raise GroupError(f"the file has no group {group!r}", url=url, hint="Files of this format have no groups")
+        raise GroupError(f"the file has no group {group!r}", hint="Files of this format have no groups")
 
 
-def select_variables(tree: VirtualGroup, variables: Collection[str] | None, *, url: str) -> VirtualGroup:
+def select_variables(tree: VirtualGroup, variables: Collection[str] | None) -> VirtualGroup:
     """Return the tree with only the wanted variables; groups that are left without any are dropped.
 
     A variable that the scan left out is not reported again here.
@@ -70,7 +66,7 @@ def select_variables(tree: VirtualGroup, variables: Collection[str] | None, *, u
         return tree
     dims: dict[str, Sequence[str]] = {path: array.dims for path, array in tree.all_arrays()}
     readable = [name for name in variables if name.strip("/") not in tree.problems]
-    return _keep_only(tree, select_names(dims, readable, url=url), "")
+    return _keep_only(tree, select_names(dims, readable), "")
 
 
 def _keep_only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup:
@@ -82,7 +78,7 @@ def _keep_only(tree: VirtualGroup, names: set[str], prefix: str) -> VirtualGroup
     )
 
 
-def subtree(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
+def subtree(tree: VirtualGroup, group: str | None) -> VirtualGroup:
     """Return the subtree at a path, with the problems that belong to it."""
     path = (group or "").strip("/")
     if not path:
@@ -90,9 +86,7 @@ def subtree(tree: VirtualGroup, group: str | None, *, url: str) -> VirtualGroup:
     node = tree
     for name in path.split("/"):
         if name not in node.groups:
-            raise GroupError(
-                f"the file has no group {group!r}", url=url, hint=f"There are: {', '.join(node.groups) or 'none'}"
-            )
+            raise GroupError(f"the file has no group {group!r}", hint=f"There are: {', '.join(node.groups) or 'none'}")
         node = node.groups[name]
     problems = {
         place.removeprefix(f"{path}/"): reason

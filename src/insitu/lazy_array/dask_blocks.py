@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.engines.dask import import_dask
-from insitu.expressions.boxes import is_uncompressed
-from insitu.expressions.chunk_grid import ChunkLengths, stored_chunks
+from insitu.expressions.boxes import extend_lengths, is_uncompressed
+from insitu.expressions.chunk_grid import ChunkLengths, split_evenly, stored_chunks
 from insitu.expressions.nodes import Expression
 from insitu.process_options import options
-from insitu.reducing.portions import cut_at_borders, extend_lengths
+from insitu.reducing.portions import cut_at_borders
 
 __all__ = ["choose_blocks", "choose_blocks_together", "choose_reads"]
 
@@ -134,8 +134,7 @@ def _lengths(length: int, wanted: Any) -> tuple[int, ...]:
     size = length if wanted is None or wanted == -1 else int(wanted)
     if size < 1 and length:
         raise ValueError(f"a block has a positive length, or -1 for the whole dimension, not {wanted}")
-    full, rest = divmod(length, max(size, 1))
-    return (max(size, 1),) * full + ((rest,) if rest or not length else ())
+    return split_evenly(length, size)
 
 
 def _join_chunks(lengths: Sequence[int], size: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from insitu.expressions.nodes import Expression, Stored, is_stored, without_moves
 from insitu.model import VirtualArray
+from insitu.process_options import options
 from insitu.reading import ReadContext
 
 __all__ = ["DeferredValues"]
@@ -55,6 +56,11 @@ class DeferredValues:
     def context(self) -> ReadContext:
         """How it is read."""
         return self.node.context
+
+    @property
+    def read_limit(self) -> int:
+        """Bytes up to which it is read where its values are needed: above, it becomes a Dask array."""
+        return options.read_limit if self.context.read_limit is None else self.context.read_limit
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -15,18 +15,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.active.answer import answer_weights
+from insitu.active.answer import answer_folding
 from insitu.expressions.boxes import iterate_boxes
 from insitu.expressions.element_operations import CONSTANT_BYTES, find_filled
 from insitu.expressions.nodes import Expression, Stored, is_stored, without_moves
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.numpy_reductions import reduce_lazy_array, report_not_on_server, values_of_used_array
-from insitu.lazy_array.reduction_patterns import find_tested
+from insitu.lazy_array.numpy_reductions import (
+    find_tested,
+    reduce_lazy_array,
+    report_not_on_server,
+    values_of_used_array,
+)
 from insitu.lru import LruCache
 from insitu.reducing.expression_values import reduction_memory
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.weighted_statistics import Weights
+from insitu.reducing.weighted_statistics import WeightedFolding, Weights
 
 __all__ = ["einsum"]
 
@@ -60,8 +64,8 @@ def _weigh(
     result_labels
         The labels of the result.
     """
-    gone = [label for label in own_labels if label not in result_labels]
-    axes = [own_labels.index(label) for label in gone]
+    reduced = [label for label in own_labels if label not in result_labels]
+    axes = [own_labels.index(label) for label in reduced]
     about = hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest()
     stored, pattern = _find_pattern(array)
     key = (stored and _identity(stored), own_labels, labels, result_labels, np.asarray(weights).dtype.str, about)
@@ -70,9 +74,10 @@ def _weigh(
     def ask(methods: list[str], skipna: bool) -> dict[str, npt.NDArray[Any]]:
         assert stored is not None
         known = values_of_used_array(LazyArray(stored))
-        return answer_weights(stored, factor, ReductionQuery.of(methods, axes, skipna=skipna), known)
+        query = ReductionQuery.of(methods, axes, skipna=skipna)
+        return answer_folding(stored, lambda values: WeightedFolding(values, query, factor), known)
 
-    is_weighted = bool(labels) and set(labels) <= set(gone) and not np.isnan(weights).any()
+    is_weighted = bool(labels) and set(labels) <= set(reduced) and not np.isnan(weights).any()
     if not is_weighted or stored is None:
         found = _sum_products(array, own_labels, weights, labels, axes)
     elif pattern == "filled":

@@ -15,7 +15,7 @@ from insitu.expressions.cost import Cost, cost
 from insitu.expressions.evaluate import BOX_BYTES, threads_at_once
 from insitu.expressions.formula_text import formula
 from insitu.expressions.nodes import Expression, is_stored
-from insitu.model.description import format_bytes
+from insitu.model.description import count_text, format_bytes
 from insitu.reading.estimate import StoredPart
 from insitu.reading.task_batches import BATCH_BYTES
 from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores
@@ -89,10 +89,10 @@ class Explanation:
         lines = [
             self.formula if self.reduction is None else f"{self.reduction} of {self.formula}",
             f"  result: {result}, of {self.dtype} values",
-            f"  in {_count(self.blocks, 'block')} of at most {format_bytes(self.block_bytes)}",
+            f"  in {count_text(self.blocks, 'block')} of at most {format_bytes(self.block_bytes)}",
             *(
-                f"  reads {part.name}: {_count(part.chunks, 'chunk')} of {_count(part.files, 'file')}, "
-                f"{format_bytes(part.bytes_fetched)} fetched in {_count(part.requests, 'request')}, "
+                f"  reads {part.name}: {count_text(part.chunks, 'chunk')} of {count_text(part.files, 'file')}, "
+                f"{format_bytes(part.bytes_fetched)} fetched in {count_text(part.requests, 'request')}, "
                 f"{format_bytes(part.bytes_decoded)} decoded"
                 for part in self.parts
             ),
@@ -104,10 +104,6 @@ class Explanation:
         else:
             lines.append(f"  runs on the server {redact_url(self.server)}: only the result travels")
         return "\n".join(lines)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def explain(array: Expression, reduction: str | None = None, axes: Sequence[int] | None = None) -> Explanation:
@@ -122,8 +118,8 @@ def explain(array: Expression, reduction: str | None = None, axes: Sequence[int]
     axes
         Along which; None: all.
     """
-    gone = range(array.ndim) if axes is None else axes
-    shape = array.shape if reduction is None else tuple(n for axis, n in enumerate(array.shape) if axis not in gone)
+    reduced = range(array.ndim) if axes is None else axes
+    shape = array.shape if reduction is None else tuple(n for axis, n in enumerate(array.shape) if axis not in reduced)
     sizes = _block_sizes(array, reduction)
     need = cost(array, looks_into_tables=True)
     largest = max(sizes, default=0) * array.dtype.itemsize
@@ -172,7 +168,7 @@ def _estimate_memory(
     if reduction is None:
         memory += elements * array.dtype.itemsize
     elif STATISTICS.can_stream(reduction, array.dtype) and not STATISTICS[reduction].is_sketch:
-        partial = Reduction((reduction,), array.dtype).nothing(())
+        partial = Reduction((reduction,), array.dtype).empty_partial(())
         # The partial of all data, and one that is merged into it.
         memory += 2 * elements * sum(field.nbytes for field in partial.values())
         memory += min(count_cores() * (STACK_BYTES + 2 * STEP_BYTES), 3 * array.nbytes) if is_stored(array) else 0

@@ -33,8 +33,7 @@ __all__ = [
 
 def values_or_dask(array: DeferredValues) -> Any:
     """Return the values, or a Dask array where they exceed `read_limit`."""
-    limit = array.context.read_limit
-    if array.nbytes <= (options.read_limit if limit is None else limit):
+    if array.nbytes <= array.read_limit:
         return read_and_keep(array.node)
     if find_spec("dask") is None:
         if array.nbytes <= options.read_limit:
@@ -68,8 +67,7 @@ def write_values(array: DeferredValues, key: Any, value: Any) -> None:
     """
     if array.is_view:
         raise refuse_write("this array is a part of another virtual array, which would not change")
-    limit = options.read_limit if array.context.read_limit is None else array.context.read_limit
-    if array.nbytes > limit:
+    if array.nbytes > array.read_limit:
         raise TooLargeError(
             f"writing to this variable would read {array.nbytes / 2**30:.1f} GiB, more than insitu.options.read_limit",
             hint="Select what you need first, use where(), or call load() to read it anyway",

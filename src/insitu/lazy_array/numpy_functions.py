@@ -119,10 +119,10 @@ def _expand_dims(a: LazyArray, axis: Any) -> Any:
 def _squeeze(a: LazyArray, axis: Any = None) -> Any:
     if isinstance(axis, list) or (axis is not None and not a.ndim):
         return NotImplemented  # NumPy has rules of its own for these
-    gone = [i for i, n in enumerate(a.shape) if n == 1] if axis is None else normalise_axes(axis, a.ndim)
-    if any(a.shape[i] != 1 for i in gone):
+    removed = [i for i, n in enumerate(a.shape) if n == 1] if axis is None else normalise_axes(axis, a.ndim)
+    if any(a.shape[i] != 1 for i in removed):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    for place in sorted(gone, reverse=True):
+    for place in sorted(removed, reverse=True):
         a = a.drop(place)
     return a
 

@@ -2,12 +2,13 @@
 
 xarray asks for `nanmean`, `nanmax`, ... by name, and for sums and counts through small patterns:
 `sum(where(isnan(a), 0, a))` is a sum that skips missing values, `sum(~isnan(a))` a count. They are
-recognised here and in `reduction_patterns`; the values never exist as a whole. Every statistic is
+recognised here; the values never exist as a whole. Every statistic is
 computed by `reduce_lazy_array`, which also asks the server.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -20,13 +21,12 @@ import numpy.typing as npt
 from insitu.active.answer import answer
 from insitu.active.remote_expression import server_of
 from insitu.errors import UnsupportedError
-from insitu.expressions.element_operations import find_filled
+from insitu.expressions.element_operations import find_filled, find_null_tested, find_operand
 from insitu.expressions.evaluate import find_values, read_and_keep
 from insitu.expressions.formula_text import formula
 from insitu.expressions.nodes import Expression, is_stored, stored_arrays
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.reduction_patterns import reduce_null_test
 from insitu.lazy_array.windowing import reduce_windows
 from insitu.model import normalise_axes
 from insitu.process_options import options
@@ -34,7 +34,7 @@ from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.statistics import STATISTICS
 
-__all__ = ["can_stream", "reduce_lazy_array", "report_not_on_server", "values_of_used_array"]
+__all__ = ["can_stream", "find_tested", "reduce_lazy_array", "report_not_on_server", "values_of_used_array"]
 
 NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
     getattr(np, name): (statistic.name, name.startswith("nan"))
@@ -45,6 +45,8 @@ NUMPY_REDUCTIONS: dict[Callable[..., Any], tuple[str, bool]] = {
 
 REUSED_BYTES = 64 << 20
 """Arrays up to this size are kept when they are reduced for the second time."""
+TakeStatistic = Callable[[LazyArray, str, ReductionRules], npt.NDArray[Any]]
+"""Takes a statistic of an array, with its reduced axes in place."""
 
 
 def can_stream(dtype: np.dtype[Any], method: str) -> bool:
@@ -101,7 +103,7 @@ def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
     if values is None and array.nbytes <= REUSED_BYTES and cache.can_keep(array.nbytes):
         key = array.node.make_key()
         key.uses += 1
-        is_small = not array.is_stored and array.nbytes <= min(options.block_bytes, _read_limit(array))
+        is_small = not array.is_stored and array.nbytes <= min(options.block_bytes, array.read_limit)
         values = read_and_keep(array.node) if key.uses > 1 or is_small else None
     return values
 
@@ -151,7 +153,7 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
     if present is not None:
         array, rules = LazyArray(present), replace(rules, skipna=True)
     elif not array.is_stored and given["dtype"] is None:
-        pattern = reduce_null_test(array, method, along, take)
+        pattern = _reduce_null_test(array, method, along, take)
         if pattern is not None:
             return _scalar(pattern if keepdims else pattern.squeeze(along))
     if _is_wider_float(array.dtype, given["dtype"]):
@@ -174,8 +176,27 @@ def _find_present(expression: Expression, neutral: int | None) -> Expression | N
     return filled[0]
 
 
-def _read_limit(array: LazyArray) -> int:
-    return options.read_limit if array.context.read_limit is None else array.context.read_limit
+def find_tested(expression: Expression) -> tuple[Expression | None, bool]:
+    """Return the expression of which is told which values are missing or, negated, which are there; and whether it is
+    negated.
+    """
+    negated = find_operand(expression, "logical_not", "invert")
+    return (find_null_tested(expression), False) if negated is None else (find_null_tested(negated), True)
+
+
+def _reduce_null_test(
+    array: LazyArray, method: str, axes: tuple[int, ...], take: TakeStatistic
+) -> npt.NDArray[Any] | None:
+    """Return a statistic of `isnan(a)` or `~isnan(a)` of a stored array; None if it is not one of those."""
+    tested, counting = find_tested(array.node)
+    if tested is None or not is_stored(tested) or tested.dtype.kind not in "fcmM":
+        return None
+    size = math.prod(array.shape[axis] for axis in axes)
+    count = take(LazyArray(tested), "count", ReductionRules(True))
+    many = count if counting else size - count
+    if method == "mean":
+        return many / size
+    return {"sum": many, "any": many > 0, "all": many == size}.get(method)
 
 
 def _scalar(found: Any) -> Any:

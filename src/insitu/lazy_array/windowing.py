@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from insitu.expressions.chunk_grid import chunk_sizes, read_itemsize
 from insitu.expressions.element_operations import current_errors, fill_null
-from insitu.expressions.nodes import Expression, Moved, Operation, Place, WindowsOf, iterate_nodes, make_operation
+from insitu.expressions.nodes import Expression, Moved, Operation, Place, WindowsOf, iterate_nodes
 from insitu.expressions.window_reach import MOST_BYTES
 from insitu.expressions.window_statistics import METHODS, Window
 from insitu.expressions.windows import KEPT, SHOWN, hide_elements, shown_dimensions
@@ -117,8 +117,7 @@ def _operate_before(expression: Expression, windows: WindowsOf) -> Expression:
         if isinstance(node, Moved):
             made[id(node)] = made[id(node.direct)]
         elif isinstance(node, Operation):
-            given = [made[id(part)] if isinstance(part, Expression) else part for part in node.given]
-            made[id(node)] = make_operation(node.function, given, node.dtype, node.errors)
+            made[id(node)] = node.with_operands(made)
     return made[id(expression)]
 
 

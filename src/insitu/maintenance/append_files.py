@@ -173,16 +173,16 @@ def known_files(
     # A store also lists files that were dropped, and one saved from a selection holds parts of
     # files.
     known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}
-    there = [str(url) for url in urls if str(url) in known]
+    present = [str(url) for url in urls if str(url) in known]
 
-    def look(url: str, stop: threading.Event) -> Comparison:
+    def compare(url: str, stop: threading.Event) -> Comparison:
         with open_source(url, storage_options) as source:
             return known[url].compare(source.describe())
 
-    for url, found in zip(there, gather(look, there), strict=True):
+    for url, found in zip(present, gather(compare, present), strict=True):
         if found.same is False:
             raise changed_source_error(target, url, found.reason)
-    return [url for url in urls if str(url) not in known], there
+    return [url for url in urls if str(url) not in known], present
 
 
 def empty_append_report(target: str, dim: str, skipped: Sequence[str]) -> AppendReport:
@@ -215,19 +215,19 @@ def _split_known_steps(
 
     new = tree_from_member(member)
     known = {name: array for name, array in tree.arrays.items() if dim in array.dims}
-    mine = {name: array for name, array in new.arrays.items() if dim in array.dims}
-    there, elsewhere = find_held_steps(known, mine, dim, member.sizes[dim], target)
-    if not there.any():
+    added = {name: array for name, array in new.arrays.items() if dim in array.dims}
+    held, missing = find_held_steps(known, added, dim, member.sizes[dim], target)
+    if not held.any():
         return member, ()
-    if (there & elsewhere).any():
+    if (held & missing).any():
         raise CombineError(
-            f"step {int(np.argmax(there & elsewhere))} of {dim!r} comes from several files, "
+            f"step {int(np.argmax(held & missing))} of {dim!r} comes from several files, "
             f"and {target} holds only some of them",
             hint=COMBINE_ANEW,
         )
-    rest = None if there.all() else rebuild(member, dim, _true_ranges(~there), (), recipe, load)
-    added = () if rest is None else _used_urls(rest)
-    return rest, tuple(url for url in _used_urls(member) if url not in added)
+    rest = None if held.all() else rebuild(member, dim, _true_ranges(~held), (), recipe, load)
+    still_used = () if rest is None else _used_urls(rest)
+    return rest, tuple(url for url in _used_urls(member) if url not in still_used)
 
 
 def _check_growth(recipe: Recipe, dim: str, target: str) -> None:
@@ -279,20 +279,20 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe:
                 may_precede=not recipe.grid_dims(),  # else the new files come last, as in a longer list
             )
     for name, variable in new.variables.items():
-        there = saved.variables.get(name)
-        if there is None:
+        old_variable = saved.variables.get(name)
+        if old_variable is None:
             continue
-        if {*there.dims} - {dim} != {*variable.dims} - {dim}:
+        if {*old_variable.dims} - {dim} != {*variable.dims} - {dim}:
             raise CombineError(
-                f"{name!r} has the dimensions {_format_dims(there)} in {target} and {_format_dims(variable)} in the "
-                "new files",
+                f"{name!r} has the dimensions {_format_dims(old_variable)} in {target} and {_format_dims(variable)} "
+                "in the new files",
                 url=next(iter(_used_urls(new)), None),
                 hint=COMBINE_ANEW,
             )
         if dim not in variable.dims:
             continue
         for key in (*PACKING, *TIMES):  # a decoded variable keeps only units of measurement
-            one, other = there.attributes.get(key), variable.attributes.get(key)
+            one, other = old_variable.attributes.get(key), variable.attributes.get(key)
             counts = key != "units" or " since " in f"{one} {other}"
             if counts and repr(one) != repr(other):
                 raise CombineError(
@@ -314,8 +314,8 @@ def _in_grid_order(whole: Member, saved: Member, dim: str, recipe: Recipe) -> Me
     inner = [name for name in model[: model.index(dim)] if name in others]
     variables = dict(whole.variables)
     for name, variable in whole.variables.items():
-        there = saved.variables.get(name)
-        if there is None or dim in there.dims or variable.dims[:1] != (dim,):
+        before = saved.variables.get(name)
+        if before is None or dim in before.dims or variable.dims[:1] != (dim,):
             continue
         rest = variable.dims[1:]
         at = next((number for number, other in enumerate(rest) if other not in inner), len(rest))
@@ -374,11 +374,13 @@ def _append_to_icechunk(
     known = open_icechunk(target, storage_options=storage_options)
     variables = {}
     for name, variable in member.variables.items():
-        there = known.arrays.get(name)
-        counted = there is not None and "units" in there.attributes and variable.dtype.kind in "mMO"
-        if there is not None and counted and not isinstance(variable.data, VirtualArray):
-            times = {key: there.attributes[key] for key in ("units", "calendar") if key in there.attributes}
-            variable = replace(variable, encoding={**times, "dtype": there.dtype})
+        target_array = known.arrays.get(name)
+        counted = target_array is not None and "units" in target_array.attributes and variable.dtype.kind in "mMO"
+        if target_array is not None and counted and not isinstance(variable.data, VirtualArray):
+            times = {
+                key: target_array.attributes[key] for key in ("units", "calendar") if key in target_array.attributes
+            }
+            variable = replace(variable, encoding={**times, "dtype": target_array.dtype})
         variables[name] = variable
     tree = zarr_tree(tree_from_member(member.with_variables(variables)), load)
     return _append_arrays_to_icechunk(tree, target, dim, storage_options)

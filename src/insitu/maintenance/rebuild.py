@@ -8,7 +8,7 @@ from typing import Any
 from insitu.combining.file_ranges import Span, select_range
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
-from insitu.scanning.member import Load, Member
+from insitu.scanning.member import Load, Member, Variable
 
 __all__ = ["rebuild"]
 
@@ -49,7 +49,48 @@ def rebuild(
     members = [member for _, member in pieces]
     if added:  # an archive that has a label twice from the beginning may still lose files
         _check_disjoint(members, dim)
-    return recipe.join_in_order(members, dim, load)
+    return _join_in_order(members, dim, recipe, load)
+
+
+def _join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
+    """Return members joined along a dimension, ordered by their labels if the recipe says so."""
+    if len(members) == 1:
+        return members[0]
+    from insitu.combining.combine import combine_by_coords, combine_nested  # imports xarray and pandas
+
+    rules = recipe.rules(load)
+    members = _with_same_dims(members, dim)
+    if recipe.options.combine.combine == "by_coords" and all(member.index(dim) is not None for member in members):
+        return combine_by_coords(members, rules)
+    return combine_nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
+
+
+def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
+    """Return members whose variables have the dimension in all of them or in none.
+
+    What does not vary along it gets it when files are combined (bounds of latitudes, say); in a
+    single file it has it not yet. A file that has the dimension not at all is one step of it.
+    """
+    from insitu.combining.concat import with_dims  # imports xarray and pandas
+
+    joined = {
+        name: variable.dims
+        for member in reversed(members)
+        for name, variable in member.variables.items()
+        if dim in variable.dims
+    }
+
+    def widen(name: str, variable: Variable, length: int) -> Variable:
+        order = joined.get(name, ())
+        lacks = dim not in variable.dims and tuple(own for own in order if own != dim) == variable.dims
+        return with_dims(variable, order, {dim: length}) if order and lacks else variable
+
+    return [
+        member.with_variables(
+            {name: widen(name, each, member.sizes.get(dim, 1)) for name, each in member.variables.items()}
+        )
+        for member in members
+    ]
 
 
 def _check_disjoint(members: Sequence[Member], dim: str) -> None:

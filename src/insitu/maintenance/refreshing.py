@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.failures import drop_failures
 from insitu.combining.file_names import one_location
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
@@ -121,12 +122,10 @@ def _findings_without_identity(report: CheckReport) -> list[Any]:
 
 def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: Recipe, job: Job) -> Member:
     """Return one group with its changed files scanned again."""
-    from insitu.combining.combine_files import drop_failures  # imports xarray and pandas
-
     load = make_loader(job.scan.storage_options)
     layout = FileLayout.of(tree_from_member(member))
-    mine = [url for url in layout.spans if url in changed]
-    if not mine:
+    renewable = [url for url in layout.spans if url in changed]
+    if not renewable:
         return member
     saved = recipe.options.scan
     where = "/".join(part for part in ((saved.group or "").strip("/"), path) if part) or None
@@ -142,9 +141,9 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
         else:
             (whole,) = drop_failures(found, job.scan.errors)
     else:
-        scanned = drop_failures(scan_many(mine, job), job.scan.errors)
-        added = [(layout.spans[url][dim][0], renewed) for url, renewed in zip(mine, scanned, strict=True)]
-        whole = rebuild(member, dim, layout.ranges_without(dim, mine), added, recipe, load)
+        scanned = drop_failures(scan_many(renewable, job), job.scan.errors)
+        added = [(layout.spans[url][dim][0], renewed) for url, renewed in zip(renewable, scanned, strict=True)]
+        whole = rebuild(member, dim, layout.ranges_without(dim, renewable), added, recipe, load)
     return _with_computed_variables(whole, member, layout)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -117,16 +118,10 @@ class VirtualArray:
         """
         if values.dtype.hasobject or not values.dtype.itemsize:
             raise ModelError(f"values of {values.dtype} cannot be stored inline: their elements have no fixed size")
-        axes = tuple(Axis.regular(length, max(length, 1)) for length in values.shape)
-        grid = tuple(axis.count for axis in axes)
-        table = (
-            Columns.of_inline(grid, np.ascontiguousarray(values).tobytes())
-            if values.size
-            else Columns.of_unwritten(grid)
-        )
-        names = tuple(f"dim_{number}" for number in range(values.ndim)) if dims is None else dims
+        axes, grid, names = _whole_axes(values.shape)
+        table = Columns.of_inline(grid, values.tobytes()) if values.size else Columns.of_unwritten(grid)
         tile = Tile(axes, (Encoding(values.dtype),), table)
-        return cls.of(tile, dims=names, attributes=attributes, details=details)
+        return cls.of(tile, dims=names if dims is None else dims, attributes=attributes, details=details)
 
     @property
     def ndim(self) -> int:
@@ -331,3 +326,10 @@ def shared_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
         return np.result_type(*native)
     except TypeError:  # structures of different fields, times with numbers
         return np.dtype(object)
+
+
+@lru_cache(maxsize=256)
+def _whole_axes(shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], tuple[int, ...], tuple[str, ...]]:
+    """Return axes of one cell each, the grid, and names for the dimensions."""
+    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
+    return axes, tuple(axis.count for axis in axes), tuple(f"dim_{i}" for i in range(len(shape)))

@@ -95,6 +95,35 @@ class ChunkLocations(NamedTuple):
     """The bytes that offset and length of an INLINE row refer to."""
 
 
+class LocationsBuilder:
+    """Places of cells that several tables give, part by part.
+
+    Parameters
+    ----------
+    count
+        How many cells there are.
+    state
+        The state of those that no table gives.
+    """
+
+    def __init__(self, count: int, state: int = UNWRITTEN) -> None:
+        self._columns = {name: np.zeros(count, np.int64) for name in COLUMN_NAMES}
+        self._columns["source"][:] = state
+        self._inline = bytearray()
+
+    def put(self, here: Any, rows: ChunkLocations) -> None:
+        """Take the places of the cells `here`, an index into all of them."""
+        for name, column in self._columns.items():
+            column[here] = getattr(rows, name)
+        if rows.inline and (is_inline := np.asarray(rows.source) == INLINE).any():
+            self._columns["offset"][here] += np.where(is_inline, len(self._inline), 0)
+            self._inline += rows.inline
+
+    def build(self) -> ChunkLocations:
+        """Return the places of all cells."""
+        return ChunkLocations(**self._columns, inline=bytes(self._inline))
+
+
 @runtime_checkable
 class ChunkTable(Protocol):
     """Protocol of chunk tables: where each cell of a grid lies."""
@@ -268,17 +297,20 @@ class Columns:
         offset: npt.NDArray[Any] | int,
         length: npt.NDArray[Any] | int,
         filter_mask: npt.NDArray[Any] | int = 0,
+        *,
+        narrow: bool = False,
     ) -> Columns:
         """Return the table of a grid all of whose cells lie in one source.
 
-        Columns of its shape, or one number for all.
+        Columns of its shape, or one number for all. `narrow`: offsets and lengths are as narrow as they can be, and
+        not all alike.
         """
         ndim = len(shape)
         zero = _constant_column(0, ndim)
         columns = {
             "source": zero,
-            "offset": narrow_column(offset, ndim),
-            "length": narrow_column(length, ndim),
+            "offset": offset if narrow and not isinstance(offset, int) else narrow_column(offset, ndim),
+            "length": length if narrow and not isinstance(length, int) else narrow_column(length, ndim),
             "filter_mask": zero
             if isinstance(filter_mask, int) and not filter_mask
             else narrow_column(filter_mask, ndim),

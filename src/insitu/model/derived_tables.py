@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model.axis import Indices
-from insitu.model.chunks import ABSENT, COLUMN_NAMES, INLINE, ChunkLocations, ChunkState, ChunkTable, get_chunk_state
+from insitu.model.chunks import (
+    ABSENT,
+    COLUMN_NAMES,
+    ChunkLocations,
+    ChunkState,
+    ChunkTable,
+    LocationsBuilder,
+    get_chunk_state,
+)
 from insitu.model.source import Source, SourceSequence
 
 __all__ = ["ChunkTableBase", "ExpandedTable", "InterleavedSources", "JoinedTable", "SelectedTable"]
@@ -81,14 +89,10 @@ class SelectedTable(ChunkTableBase):
             return self.table.locate(inner)
         absent = absent.reshape(-1)
         full = [np.broadcast_to(c, np.broadcast_shapes(*map(np.shape, inner))).reshape(-1) for c in inner]
-        rows = {name: np.zeros(len(absent), np.int64) for name in COLUMN_NAMES}
-        rows["source"][:] = ABSENT
-        if absent.all():
-            return ChunkLocations(**rows, inline=b"")
-        found = self.table.locate([c[~absent] for c in full])
-        for name, column in rows.items():
-            column[~absent] = getattr(found, name)
-        return ChunkLocations(**rows, inline=found.inline)
+        places = LocationsBuilder(len(absent), ABSENT)
+        if not absent.all():
+            places.put(~absent, self.table.locate([c[~absent] for c in full]))
+        return places.build()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +157,7 @@ class JoinedTable(ChunkTableBase):
         full = [c.reshape(-1) for c in np.broadcast_arrays(*cells)]
         along = full[self.axis]
         part = np.searchsorted(self.starts, along, side="right") - 1
-        rows = {name: np.zeros(len(along), np.int64) for name in COLUMN_NAMES}
-        inline = bytearray()
+        places = LocationsBuilder(len(along))
         for number in np.unique(part):
             here = part == number
             index = [c[here] for c in full]
@@ -166,16 +169,13 @@ class JoinedTable(ChunkTableBase):
                 renumbered = source * len(self.tables) + number
             else:
                 renumbered = _look_up(self.source_maps[number], source)
-            rows["source"][here] = np.where(stored, renumbered, source)
-            rows["offset"][here] = np.where(
-                source == INLINE, np.asarray(found.offset, np.int64) + len(inline), found.offset
+            found = found._replace(
+                source=np.where(stored, renumbered, source),
+                encoding=self.encoding_maps[number][found.encoding],
+                packing=self.packing_maps[number][found.packing],
             )
-            rows["length"][here] = found.length
-            rows["filter_mask"][here] = found.filter_mask
-            rows["encoding"][here] = self.encoding_maps[number][found.encoding]
-            rows["packing"][here] = self.packing_maps[number][found.packing]
-            inline += found.inline
-        return ChunkLocations(**rows, inline=bytes(inline))
+            places.put(here, found)
+        return places.build()
 
 
 class InterleavedSources(SourceSequence):

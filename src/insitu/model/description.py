@@ -17,6 +17,7 @@ import numpy.typing as npt
 from insitu.model.cell_counts import CellCounts, count_table
 from insitu.model.chunks import ChunkTable, Columns
 from insitu.model.derived_tables import ExpandedTable, InterleavedSources, JoinedTable, SelectedTable
+from insitu.model.format_details import ArrayDetails, GroupDetails
 from insitu.model.source import Source
 from insitu.model.sparse_chunks import SparseTable
 
@@ -30,6 +31,7 @@ __all__ = [
     "describe_array",
     "describe_html",
     "describe_text",
+    "detail_notes",
     "files_text",
     "format_bytes",
     "variable_row",
@@ -59,6 +61,14 @@ def format_bytes(nbytes: int) -> str:
 def count_text(count: int, what: str) -> str:
     """Return a number with its noun."""
     return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def detail_notes(details: ArrayDetails | GroupDetails) -> Iterator[str]:
+    """Yield what a scan could not find of an array or a group: unread attributes, missing sources."""
+    for name, reason in details.unread_attributes.items():
+        yield f"attribute {name!r} is not read: {reason}"
+    if isinstance(details, ArrayDetails) and (missing := details.missing_sources):
+        yield f"filled where its sources are missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}"
 
 
 def can_be_counted(array: VirtualArray) -> bool:

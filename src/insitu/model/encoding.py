@@ -80,17 +80,17 @@ class Encoding:
         if self.dtype.hasobject:
             if self.codecs and self.codecs[0].name.removeprefix("numcodecs.") == "vlen-bytes":
                 return self.fill or b""
-            told = self.codecs[0].configuration if self.codecs else {}
-            if self.fill is not None and "type" in told:
-                return _parse_fill_element(told["type"], self.fill, 0)[0]
-            return _empty_element(self.dtype, told.get("type", told), self.fill)
+            description = self.codecs[0].configuration if self.codecs else {}
+            if self.fill is not None and "type" in description:
+                return _parse_fill_element(description["type"], self.fill, 0)[0]
+            return _empty_element(self.dtype, description.get("type", description), self.fill)
         raw = self.fill if self.fill is not None else bytes(self.dtype.itemsize)
         if not self.dtype.itemsize:
             return np.zeros((), self.dtype)[()]
         return np.frombuffer(raw, self.dtype, count=1)[0]
 
 
-def _empty_element(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | None) -> Any:
+def _empty_element(dtype: np.dtype[Any], description: Mapping[str, Any], fill: bytes | None) -> Any:
     """Return an element of varying length that was never written: an empty text or sequence, or a
     record of those.
 
@@ -100,7 +100,7 @@ def _empty_element(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | 
     ----------
     dtype
         Type of the element.
-    told
+    description
         The type in the codec's configuration: `kind`, with `base` (of sequences) or `members` (of
         records).
     fill
@@ -108,32 +108,32 @@ def _empty_element(dtype: np.dtype[Any], told: Mapping[str, Any], fill: bytes | 
     """
     if dtype.names is not None:
         record = np.zeros((), dtype)
-        for name, _, _, member in told.get("members", ()):
+        for name, _, _, member in description.get("members", ()):
             if dtype[name].hasobject:
                 record[name] = _empty_element(dtype[name].base, member, None)
         return record[()]
-    if told.get("kind") == "sequence":
-        base = told.get("base", "u1")
-        held = np.empty((), object)
+    if description.get("kind") == "sequence":
+        base = description.get("base", "u1")
+        sequence = np.empty((), object)
         if isinstance(base, str):
-            held[()] = np.frombuffer(fill or b"", base)
+            sequence[()] = np.frombuffer(fill or b"", base)
         else:
-            held[()] = np.empty((0, *told.get("dims", ())), _element_dtype(base))
-        return held
+            sequence[()] = np.empty((0, *description.get("dims", ())), _element_dtype(base))
+        return sequence
     return "" if fill is None else fill.decode("utf-8", "surrogateescape")
 
 
-def _parse_fill_element(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
+def _parse_fill_element(description: Mapping[str, Any], fill: bytes, at: int) -> tuple[Any, int]:
     """Parse an element that is written part after part; return it and the offset of its end.
 
     Parameters
     ----------
-    told
+    description
         Its type in the codec's configuration.
     fill, at
         The bytes, and the offset at which the element begins.
     """
-    kind = told["kind"]
+    kind = description["kind"]
     if kind in ("text", "sequence"):
         count = int.from_bytes(fill[at : at + 4], "little")
         at += 4
@@ -141,26 +141,28 @@ def _parse_fill_element(told: Mapping[str, Any], fill: bytes, at: int) -> tuple[
             raise ModelError(f"the fill value is truncated: {count} bytes are declared, {len(fill) - at} are left")
         if kind == "text":
             return fill[at : at + count].decode("utf-8", "surrogateescape"), at + count
-        dims = tuple(told.get("dims", ()))
-        held, several = np.empty((), object), np.empty((count, *dims), _element_dtype(told["base"]))
-        for place in np.ndindex(several.shape):
-            several[place], at = _parse_fill_element(told["base"], fill, at)
-        held[()] = several
-        return held, at
+        dims = tuple(description.get("dims", ()))
+        sequence, items = np.empty((), object), np.empty((count, *dims), _element_dtype(description["base"]))
+        for place in np.ndindex(items.shape):
+            items[place], at = _parse_fill_element(description["base"], fill, at)
+        sequence[()] = items
+        return sequence, at
     if kind == "compound":
-        record = np.zeros((), _element_dtype(told))
-        for name, _, shape, member in told["members"]:
+        record = np.zeros((), _element_dtype(description))
+        for name, _, shape, member in description["members"]:
             for place in np.ndindex(tuple(shape)):
                 value, at = _parse_fill_element(member, fill, at)
                 record[name][place] = value.item() if member["kind"] == "sequence" else value
         return record[()], at
-    dtype = np.dtype(told["dtype"])
+    dtype = np.dtype(description["dtype"])
     return np.frombuffer(fill, dtype, 1, at)[0], at + dtype.itemsize
 
 
-def _element_dtype(told: Mapping[str, Any]) -> np.dtype[Any]:
+def _element_dtype(description: Mapping[str, Any]) -> np.dtype[Any]:
     """Return the dtype of a type in a codec's configuration."""
-    if told["kind"] == "compound":
-        fields: list[Any] = [(name, _element_dtype(member), tuple(shape)) for name, _, shape, member in told["members"]]
+    if description["kind"] == "compound":
+        fields: list[Any] = [
+            (name, _element_dtype(member), tuple(shape)) for name, _, shape, member in description["members"]
+        ]
         return np.dtype(fields)
-    return np.dtype(told["dtype"]) if "dtype" in told else np.dtype(object)
+    return np.dtype(description["dtype"]) if "dtype" in description else np.dtype(object)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -88,6 +88,12 @@ class VirtualGroup:
             for name, array in group.arrays.items():
                 yield f"{path}/{name}" if path else name, array
 
+    def map_arrays(self, change: Callable[[str, VirtualArray], VirtualArray]) -> VirtualGroup:
+        """Return the tree with every array changed; `change` is given its name in its group, and the array."""
+        arrays = {name: change(name, array) for name, array in self.arrays.items()}
+        groups = {name: group.map_arrays(change) for name, group in self.groups.items()}
+        return replace(self, arrays=arrays, groups=groups)
+
     @property
     def sources(self) -> tuple[Source, ...]:
         """The archive objects that hold the tree's chunks, each once."""
@@ -121,7 +127,7 @@ def nest_groups(groups: Mapping[str, VirtualGroup]) -> VirtualGroup:
     return build("")
 
 
-def hint_for_names(paths: Sequence[str], asked: Collection[str]) -> str:
+def hint_for_names(paths: Sequence[str], requested: Collection[str]) -> str:
     """Return what helps somebody who asked for variables that are not there: those of these names in other groups,
     or else the variables that there are.
 
@@ -129,7 +135,7 @@ def hint_for_names(paths: Sequence[str], asked: Collection[str]) -> str:
     ----------
     paths
         Of all variables.
-    asked
+    requested
         The names that were asked for.
 
     Examples
@@ -139,7 +145,7 @@ def hint_for_names(paths: Sequence[str], asked: Collection[str]) -> str:
     >>> hint_for_names(["tas", "pr"], ["t2m"])
     'There are: tas, pr'
     """
-    names = {name.strip("/").rpartition("/")[2] for name in asked}
+    names = {name.strip("/").rpartition("/")[2] for name in requested}
     found = [path for path in paths if "/" in path and path.rpartition("/")[2] in names]
     if found:
         return f'Groups have it: {_list_names(found)}. Name one, such as group="{found[0].rpartition("/")[0]}"'

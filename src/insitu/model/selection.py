@@ -53,6 +53,18 @@ class Stride(NamedTuple):
         return cls(start, step, len(range(start, stop, step)))
 
     @property
+    def as_slice(self) -> slice:
+        """The same positions as a slice."""
+        start, step, length = self
+        stop = start + step * length
+        return slice(start, None if stop < 0 else stop, step) if length else slice(0, 0)
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """The positions one by one."""
+        return self.start + self.step * np.arange(self.length)
+
+    @property
     def ascending(self) -> Stride:
         """The same positions, from the lowest upwards."""
         start, step, length = self
@@ -118,9 +130,10 @@ class Selection:
         return tuple(s.length if isinstance(s, Stride) else len(s) for s in self.selectors if not isinstance(s, int))
 
     @property
-    def is_basic(self) -> bool:
-        """Whether there are only integers and slices."""
-        return not any(isinstance(s, np.ndarray) for s in self.selectors)
+    def is_whole(self) -> bool:
+        """Whether it selects everything, in order."""
+        every = zip(self.selectors, self.shape, strict=True)
+        return all(isinstance(s, Stride) and s == (0, 1, length) for s, length in every)
 
     def select_box(self, box: Sequence[slice]) -> Selection:
         """Return the selection of a box of what is selected.
@@ -198,7 +211,7 @@ def flat_runs(selection: Selection, shape: Sequence[int]) -> tuple[npt.NDArray[n
         if isinstance(selector, int):
             index = np.array([selector])
         elif isinstance(selector, Stride):
-            index = selector.start + selector.step * np.arange(selector.length)
+            index = selector.positions
         else:
             index = selector
         if len(index) and (index.min() < 0 or index.max() >= length):

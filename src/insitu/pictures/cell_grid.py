@@ -19,7 +19,16 @@ from insitu.model.axis import Axis, Indices
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, WHOLE, ChunkTable, Columns, narrow_column
 from insitu.model.tile import Tile
 
-__all__ = ["STATES", "CellGrid", "FlatCells", "GridWindow", "flatten_cells", "is_computed_object", "make_grid"]
+__all__ = [
+    "MAX_KEPT_CELLS",
+    "STATES",
+    "CellGrid",
+    "FlatCells",
+    "GridWindow",
+    "flatten_cells",
+    "is_computed_object",
+    "make_grid",
+]
 
 STATES = ("stored", "inline", "unwritten", "absent", "computed")
 """Names of the states of cells, by the number that pictures use."""
@@ -27,10 +36,6 @@ STORED_STATE, INLINE_STATE, UNWRITTEN_STATE, ABSENT_STATE, COMPUTED_STATE = rang
 MAX_KEPT_CELLS = 32 << 20
 """Cells of one grid that are looked up and kept; of a larger grid only what a picture shows is
 looked up.
-"""
-_FLAT_CELLS = 1024
-"""Cells up to which a tile goes into the flat list: a grid costs about 0.1 ms for each row of
-pixels, whatever it holds.
 """
 _BLOCK = 1 << 20
 """Cells that are looked up together."""

@@ -17,7 +17,7 @@ from insitu.errors import SelectionError
 from insitu.model.axis import Axis
 from insitu.pictures.cell_grid import STATES, CellGrid, FlatCells, GridWindow, flatten_cells
 from insitu.pictures.chunk_plane import ChunkPlane
-from insitu.pictures.chunk_raster import Box, boxes_meet, draw_raster
+from insitu.pictures.chunk_raster import PlaneBox, boxes_meet, draw_raster
 
 __all__ = ["COLOURS", "ChunkPicture", "draw_chunks"]
 
@@ -33,7 +33,7 @@ PIXELS_PER_CELL = 9
 class ChunkPicture:
     """What to draw: rectangles or a raster, as arrays."""
 
-    box: Box
+    box: PlaneBox
     """First row, end, first column, end, in elements of the array."""
     colour: str
     cells: int
@@ -55,7 +55,7 @@ class ChunkPicture:
 def draw_chunks(
     plane: ChunkPlane,
     colour: str = "file",
-    box: Box | None = None,
+    box: PlaneBox | None = None,
     rows: int = 400,
     columns: int = 600,
 ) -> ChunkPicture:
@@ -101,7 +101,7 @@ def draw_chunks(
     return ChunkPicture(window, colour, cells, tiles, share, states, arrays, aggregated)
 
 
-def _check_box(plane: ChunkPlane, box: Box | None) -> Box:
+def _check_box(plane: ChunkPlane, box: PlaneBox | None) -> PlaneBox:
     height, width = plane.shape
     if box is None:
         return 0, height, 0, width
@@ -113,7 +113,7 @@ def _check_box(plane: ChunkPlane, box: Box | None) -> Box:
     return box
 
 
-def _cells_within(grid: CellGrid, box: Box) -> tuple[range, range]:
+def _cells_within(grid: CellGrid, box: PlaneBox) -> tuple[range, range]:
     """Return the rows and columns of a grid that a box touches."""
     return (
         _range_within(grid.y, box[0] - grid.origin[0], box[1] - grid.origin[0]),
@@ -129,13 +129,13 @@ def _range_within(axis: Axis, begin: int, end: int) -> range:
     return range(first, last + 1)
 
 
-def _meets(cells: FlatCells, box: Box) -> npt.NDArray[np.bool_]:
+def _meets(cells: FlatCells, box: PlaneBox) -> npt.NDArray[np.bool_]:
     """Return which cells a box touches; empty ones never."""
     some = (cells.y0 < cells.y1) & (cells.x0 < cells.x1)
     return some & boxes_meet(np.stack(cells[:4], axis=1), box)
 
 
-def _rectangles(cells: FlatCells, box: Box, colour: str) -> dict[str, npt.NDArray[Any]]:
+def _rectangles(cells: FlatCells, box: PlaneBox, colour: str) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of cells that are drawn one by one, clipped to the box."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "y0": np.maximum(cells.y0, box[0]),

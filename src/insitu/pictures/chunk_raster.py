@@ -19,9 +19,9 @@ from insitu.model.axis import Axis, Indices
 from insitu.model.chunks import ABSENT, INLINE, UNWRITTEN, WHOLE
 from insitu.pictures.cell_grid import ABSENT_STATE, STATES, UNWRITTEN_STATE, CellGrid, FlatCells, GridWindow
 
-__all__ = ["Box", "Raster", "boxes_meet", "draw_raster"]
+__all__ = ["PlaneBox", "Raster", "boxes_meet", "draw_raster"]
 
-Box = tuple[int, int, int, int]
+PlaneBox = tuple[int, int, int, int]
 """First row, end, first column, end, in elements."""
 MAX_LOOKED_UP = 64 << 20
 """Cells of a window that are looked at for one picture; of more than that, an even sample."""
@@ -34,7 +34,7 @@ MAX_STRIP_CELLS = 1 << 20
 _NO_CATEGORY = np.iinfo(np.int64).max
 
 
-def boxes_meet(boxes: Indices, box: Box) -> npt.NDArray[np.bool_]:
+def boxes_meet(boxes: Indices, box: PlaneBox) -> npt.NDArray[np.bool_]:
     """Return which boxes, an array of (boxes, 4), overlap one box."""
     y0, y1, x0, x1 = box
     meet: npt.NDArray[np.bool_] = (boxes[:, 0] < y1) & (boxes[:, 1] > y0) & (boxes[:, 2] < x1) & (boxes[:, 3] > x0)
@@ -78,7 +78,12 @@ class Raster(NamedTuple):
 
 
 def draw_raster(
-    windows: Sequence[GridWindow], flat: FlatCells, tile_boxes: Indices, box: Box, pixels: tuple[int, int], colour: str
+    windows: Sequence[GridWindow],
+    flat: FlatCells,
+    tile_boxes: Indices,
+    box: PlaneBox,
+    pixels: tuple[int, int],
+    colour: str,
 ) -> Raster:
     """Return the raster of a box.
 

@@ -31,7 +31,7 @@ from insitu.reading.read_statistics import ReadStatistics
 from insitu.reading.request_cost import is_far
 from insitu.reading.scatter import put
 from insitu.reading.source_pool import SourcePool
-from insitu.sources import ByteSource
+from insitu.sources import ByteSource, is_local
 
 __all__ = ["ChunkBytes", "fetch_small", "read_small_arrays", "values_from_chunks"]
 
@@ -41,6 +41,9 @@ MAX_SPAN_BYTES = 4 << 20
 """Span of the file that the steps of an array may cover."""
 MAX_STORED_BYTES = 1 << 20
 """Bytes of an array, stored, that are fetched to decode a file: a larger one is read like any other."""
+
+FEW = 64
+"""Ranges of a local file that are read one by one."""
 
 ChunkBytes = tuple[bytes, ...]
 """The chunks of an array, as stored."""
@@ -187,17 +190,20 @@ def fetch_small(arrays: Mapping[str, VirtualArray], source: ByteSource) -> dict[
     found = {name: columns for name, array in arrays.items() if (columns := _chunk_ranges(array, own)) is not None}
     if not found:
         return {}
-    offset, length = (np.concatenate(columns).astype(np.int64) for columns in zip(*found.values(), strict=True))
-    try:
-        blocks, _, _ = _fetch_ranges(source, offset, length)
-    except TruncatedError as problem:
-        raise problem.with_context(url=source.url) from None
-    ends = np.cumsum([len(columns[0]) for columns in found.values()]).tolist()
-    parts = zip([0, *ends], ends, strict=False)
-    return {name: tuple(map(bytes, blocks[slice(*part)])) for name, part in zip(found, parts, strict=True)}
+    ranges = [pair for columns in found.values() for pair in zip(*columns, strict=True)]
+    # Of a few ranges of a local file, arrays of offsets and lengths take longer than the system calls.
+    blocks: Sequence[bytes | memoryview] = source.read_many(ranges) if len(ranges) <= FEW and is_local(source) else ()
+    if list(map(len, blocks)) != [length for _, length in ranges]:
+        offset, length = np.array(ranges, np.int64).T
+        try:
+            blocks, _, _ = _fetch_ranges(source, offset, length)
+        except TruncatedError as problem:
+            raise problem.with_context(url=source.url) from None
+    rest = iter(blocks)
+    return {name: tuple(bytes(next(rest)) for _ in columns[0]) for name, columns in found.items()}
 
 
-def _chunk_ranges(array: VirtualArray, own: str) -> tuple[Indices, Indices] | None:
+def _chunk_ranges(array: VirtualArray, own: str) -> tuple[list[int], list[int]] | None:
     """Return offsets and lengths of small, plain chunks in this file; else None."""
     if len(array.tiles) != 1:
         return None
@@ -207,15 +213,17 @@ def _chunk_ranges(array: VirtualArray, own: str) -> tuple[Indices, Indices] | No
         return None
     if table.sources[0].url != own:
         return None  # a document that describes another file, a file with its data elsewhere
-    if tile.encodings[0].dtype.hasobject or table.source.any() or not _is_contiguous_in_order(array):
-        return None  # values of varying length lie in heaps elsewhere; a chunk that was never written has no bytes
+    if tile.encodings[0].dtype.hasobject or not _is_contiguous_in_order(array):
+        return None  # values of varying length lie in heaps elsewhere
     cells = math.prod(table.shape)
-    if cells > MAX_STORED_BYTES // 16:
+    if not 0 < cells <= MAX_STORED_BYTES // 16 or table.offset.size != cells:
         return None
-    offset, length = table.offset.reshape(-1), np.tile(table.length.reshape(-1), cells // table.length.size)
-    if not cells or len(offset) != cells or length.min() < 0 or length.max() > MAX_STORED_BYTES:
-        return None  # of hostile lengths the sum may exceed 64 bits: each is compared first
-    return (offset, length) if length.sum() <= MAX_STORED_BYTES else None
+    if any(table.source.reshape(-1).tolist()):
+        return None  # a chunk that was never written has no bytes
+    # As lists: nearly always there is one chunk.
+    offset, length = table.offset.reshape(-1).tolist(), table.length.reshape(-1).tolist()
+    length *= cells // len(length)
+    return (offset, length) if min(length) >= 0 and sum(length) <= MAX_STORED_BYTES else None
 
 
 def _is_contiguous_in_order(array: VirtualArray) -> bool:

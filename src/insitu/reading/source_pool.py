@@ -17,11 +17,11 @@ from typing import Any, Self
 
 from insitu.cancellation import LateError, wait_for_event
 from insitu.errors import InsituError
+from insitu.forking import renew_after_fork
 from insitu.lru import LruCache
 from insitu.model import Source
 from insitu.reading.cache import ChunkCache
 from insitu.sources import ByteSource, open_source
-from insitu.sources.threads import renew_after_fork
 
 __all__ = ["SourcePool"]
 

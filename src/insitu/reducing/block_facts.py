@@ -5,6 +5,7 @@ Each fact is computed when it is first needed, and once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from insitu.codecs.libraries import find_function
 
-__all__ = ["Array", "ValueBlock", "accumulator_dtype", "find_missing", "replace_masked"]
+__all__ = ["Array", "ValueBlock", "accumulator_dtype", "find_missing", "reduced_shape", "replace_masked"]
 
 Array = npt.NDArray[Any]
 
@@ -36,6 +37,11 @@ def accumulator_dtype(dtype: np.dtype[Any], integers: bool = False) -> np.dtype[
     if dtype.kind in "biu" and integers:
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
     return np.result_type(dtype, np.complex128 if dtype.kind == "c" else np.float64)
+
+
+def reduced_shape(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape with length 1 along reduced axes."""
+    return tuple([1 if axis in axes else length for axis, length in enumerate(shape)])
 
 
 def find_missing(values: Array) -> Array | None:
@@ -85,17 +91,19 @@ class ValueBlock:
     """Number of values for each element of the result."""
 
     def __post_init__(self) -> None:
-        shape = list(self.values.shape)
-        self.size = 1
-        for axis in self.axes:
-            self.size *= shape[axis]
-            shape[axis] = 1
-        self.shape = tuple(shape)
+        self.size = math.prod([self.values.shape[axis] for axis in self.axes])
+        self.shape = reduced_shape(self.values.shape, self.axes)
 
     def reduce(self, ufunc: np.ufunc, values: Array | None = None, dtype: np.dtype[Any] | None = None) -> Array:
         """Reduce the values, or others of their shape, with a ufunc."""
         what = self.values if values is None else values
         return np.asarray(ufunc.reduce(what, axis=self.axes, dtype=dtype, keepdims=True))
+
+    def rows(self, values: Array | None = None) -> Array:
+        """Return the values, or others of their shape, as one row for each element of the result."""
+        what = self.values if values is None else values
+        kept_axes = [axis for axis in range(what.ndim) if axis not in self.axes]
+        return what.transpose(*kept_axes, *self.axes).reshape(math.prod(self.shape), self.size)
 
     @cached_property
     def plain_total(self) -> Array:

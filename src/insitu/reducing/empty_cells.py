@@ -38,7 +38,7 @@ def add_constants(
     ----------
     array
         The array that is reduced.
-    shadow, located
+    projection, located
         One of its tiles, and the locations of its cells.
     rows
         The cells without stored bytes.

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.expressions.boxes import Box, BoxMemory
-from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_itemsize, tile_borders
+from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, longest_chunks, read_itemsize, tile_borders
 from insitu.expressions.evaluate import evaluate_boxes, read_all
 from insitu.expressions.formula_text import formula
 from insitu.expressions.moves import SelectEach
@@ -25,10 +25,9 @@ from insitu.model.gaps import fill_gaps_with_absent
 from insitu.model.selection import Stride
 from insitu.reading import ReadContext, read_array
 from insitu.reading.request_cost import is_far
-from insitu.reducing.partial_fields import Partial
+from insitu.reducing.partial_fields import Partial, merge_into
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.stream import fold_chunks
-from insitu.reducing.whole_blocks import longest_chunks
 
 __all__ = ["REDUCED_BYTES", "ExpressionValues", "reduction_memory"]
 
@@ -118,11 +117,9 @@ class ExpressionValues:
 
     def select(self, piece: Selection) -> ExpressionValues:
         """Return a piece of the values."""
-        keys = tuple(
-            slice(key.start, key.start + key.length) if isinstance(key, Stride) else key for key in piece.selectors
-        )
-        if all(isinstance(key, slice) and key == slice(0, n) for key, n in zip(keys, self.shape, strict=True)):
+        if piece.is_whole:
             return self
+        keys = tuple(key.as_slice if isinstance(key, Stride) else key for key in piece.selectors)
         move = SelectEach(self.shape, keys)
         known = None if self.known is None else move.of_values(self.known)
         return ExpressionValues(move.apply(self.expression), self.memory, self.engine, known, self.opened)
@@ -157,7 +154,7 @@ class ExpressionValues:
         return ReadContext(how.name, how.storage_options)
 
     def _fold_boxes(self, axes: tuple[int, ...], reduction: Reduction) -> Partial:
-        partial = reduction.nothing([1 if axis in axes else length for axis, length in enumerate(self.shape)])
+        partial = reduction.empty_partial(self.shape, axes)
         strides = [math.prod(self.shape[later] for later in axes[number + 1 :]) for number in range(len(axes))]
 
         def reduce_box(box: Box, values: npt.NDArray[Any]) -> Partial:
@@ -169,7 +166,5 @@ class ExpressionValues:
 
         for box, found in evaluate_boxes(self.expression, self.memory, reduce_box, self.known):
             region = tuple(slice(0, 1) if axis in axes else part for axis, part in enumerate(box))
-            before = {name: values[region] for name, values in partial.items()}
-            for name, merged in reduction.merge(before, found).items():
-                partial[name][region] = merged
-        return dict(partial)
+            merge_into(partial, region, found, reduction.merge)
+        return partial

@@ -25,12 +25,12 @@ def _extreme_field(
     def join(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
         return apply_ufunc(skipping if skipna else propagating, one[name], other[name], out)
 
-    def nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+    def neutral(dtype: np.dtype[Any], skipna: bool) -> Any:
         if skipna and dtype.kind in "fcmM":  # what the skipping ufunc ignores
             return np.array("NaT", dtype)[()] if dtype.kind in "mM" else dtype.type(np.nan)
         return worst(dtype)
 
-    return PartialField(measure, join, nothing)
+    return PartialField(measure, join, neutral)
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:
@@ -73,25 +73,20 @@ def _position_fields(
     def find_extremes(part: ValueBlock) -> tuple[Array, Array]:
         if part.positions is None:
             raise ValueError(f"{name} needs the positions of the values")
-        kept_axes = [axis for axis in range(part.values.ndim) if axis not in part.axes]
-        order = [*kept_axes, *part.axes]
-        reduced_shape = tuple(part.values.shape[axis] for axis in part.axes)
-        flat = (*(part.values.shape[axis] for axis in kept_axes), part.size)
-        values = part.values.transpose(order).reshape(flat)
-        skipped = (
-            None if part.skipped is None or values.dtype.kind in "mM" else part.skipped.transpose(order).reshape(flat)
-        )
+        values = part.rows()
+        skipped = None if part.skipped is None or values.dtype.kind in "mM" else part.rows(part.skipped)
         if skipped is None:
             index = find(values, axis=-1)
         else:
-            index = find(part.fill_skipped(worst(values.dtype)).transpose(order).reshape(flat), axis=-1)
+            index = find(part.rows(part.fill_skipped(worst(values.dtype))), axis=-1)
             # The extreme equals the placeholder of missing values: take the first that is not
             # missing.
-            lost = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
-            index = np.where(lost, np.argmin(skipped, axis=-1), index)
+            is_skipped = np.take_along_axis(skipped, index[..., None], -1)[..., 0]
+            index = np.where(is_skipped, np.argmin(skipped, axis=-1), index)
         value = np.take_along_axis(values, np.asarray(index)[..., None], -1)[..., 0]
         position = np.zeros(np.shape(index), np.int64)
-        found = np.unravel_index(index, reduced_shape) if reduced_shape else ()
+        lengths = tuple(part.values.shape[axis] for axis in part.axes)
+        found = np.unravel_index(index, lengths) if lengths else ()
         for along, places in zip(found, part.positions, strict=True):
             position += places[along]
         return value.reshape(part.shape), position.reshape(part.shape)
@@ -110,11 +105,15 @@ def _position_fields(
             beats = better(b, a) | ((b == a) & earlier)
         if a.dtype.kind not in "fcmM":
             return np.asarray(beats)
-        lost, mine = (np.isnat(a), np.isnat(b)) if a.dtype.kind in "mM" else (np.isnan(a), np.isnan(b))
-        nothing = one[name] == NO_POSITION
+        first_missing, other_missing = (
+            (np.isnat(a), np.isnat(b)) if a.dtype.kind in "mM" else (np.isnan(a), np.isnan(b))
+        )
+        is_empty = one[name] == NO_POSITION
         if skipna and a.dtype.kind not in "mM":
-            return np.asarray(np.where(lost | mine, lost & (~mine | nothing), beats))
-        return np.asarray(np.where(lost | mine, mine & (~lost | earlier), beats))
+            return np.asarray(
+                np.where(first_missing | other_missing, first_missing & (~other_missing | is_empty), beats)
+            )
+        return np.asarray(np.where(first_missing | other_missing, other_missing & (~first_missing | earlier), beats))
 
     def join_value(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
         return np.where(is_better(one, other, skipna), other[f"{name}_value"], one[f"{name}_value"])
@@ -122,11 +121,11 @@ def _position_fields(
     def join_position(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:
         return np.where(is_better(one, other, skipna), other[name], one[name])
 
-    def value_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+    def neutral_value(dtype: np.dtype[Any], skipna: bool) -> Any:
         return dtype.type(np.nan) if skipna and dtype.kind in "fc" else worst(dtype)
 
     return {
-        f"{name}_value": PartialField(lambda part: measure_both(part)[0], join_value, value_of_nothing),
+        f"{name}_value": PartialField(lambda part: measure_both(part)[0], join_value, neutral_value),
         name: PartialField(
             lambda part: measure_both(part)[1],
             join_position,

@@ -28,7 +28,16 @@ from insitu.reducing.portions import Region, is_one_portion
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import Reduction
 
-__all__ = ["Folding", "Portion", "PortionFolds", "Results", "fold_in_portions", "run_portions", "state_bytes"]
+__all__ = [
+    "Folding",
+    "Portion",
+    "PortionFolds",
+    "Results",
+    "StreamedFolding",
+    "fold_in_portions",
+    "run_portions",
+    "state_bytes",
+]
 
 Results = dict[str, npt.NDArray[Any]]
 """Arrays by statistic."""
@@ -69,7 +78,7 @@ class Folding(ABC):
         """Return the partial of all values, as one portion."""
 
     @abstractmethod
-    def nothing(self) -> Partial:
+    def empty_partial(self) -> Partial:
         """Return the partial of no data."""
 
     @abstractmethod
@@ -107,7 +116,26 @@ class Folding(ABC):
 
     def begin(self) -> MergedPartial:
         """Return the partial of no data, to which parts of the values are added."""
-        return MergedPartial(self.values.shape, self.along, self.nothing(), self.merge_partials)
+        return MergedPartial(self.along, self.empty_partial(), self.merge_partials)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedFolding(Folding):
+    """A folding whose partials are those of a `Reduction`."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """The statistics."""
+        return Reduction(self.query.methods, self.values.dtype, self.query.rules)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Names of the arrays of a partial."""
+        return self.reduction.fields
+
+    def merge_partials(self, one: Partial, other: Partial) -> Partial:
+        """Return the partial of two partials of the same places together."""
+        return self.reduction.merge(one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +205,7 @@ def fold_in_portions(whole: Folding, run: Run | None = None) -> Partial:
     total: Partial = {}
     for number, found in itertools.groupby(zip(regions, states, strict=True), key=lambda item: item[0][0]):
         part = job.parts[number]
-        total = part.nothing()
+        total = part.empty_partial()
         for (_, region), state in found:
             part.put(total, region, state)
         if merged is not None:
@@ -199,4 +227,4 @@ def run_portions(job: PortionFolds, groups: Sequence[Sequence[Portion]]) -> Iter
 
 def state_bytes(reduction: Reduction) -> int:
     """Return the bytes of a partial for each element of the result."""
-    return sum(found.dtype.itemsize for found in reduction.nothing(()).values())
+    return sum(found.dtype.itemsize for found in reduction.empty_partial(()).values())

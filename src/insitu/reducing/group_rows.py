@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.model.axis import Indices
-from insitu.reducing.partial_fields import Partial
+from insitu.reducing.partial_fields import Partial, merge_into
 from insitu.reducing.reductions import Reduction
 
-__all__ = ["GroupPartials", "collapse_rows", "merge_groups", "reduce_rows"]
+__all__ = ["GroupPartials", "collapse_rows", "find_runs", "merge_groups", "reduce_rows"]
 
 STEP_BYTES = 2 << 20
 """Values that are reduced in one call, about: they and temporary arrays stay in the cache of a core."""
@@ -45,7 +45,7 @@ def reduce_rows(
     reduction
         The statistics.
     """
-    first, length = _find_runs(codes)
+    first, length = find_runs(codes)
     if len(codes) < LONG_RUN * len(first):
         yield from _reduce_scattered(values, axis, codes, others, reduction)
         return
@@ -65,7 +65,7 @@ def _reduce_scattered(
     """Yield the same of rows that are collected first: those of groups with equally many in one call."""
     order = np.argsort(codes, kind="stable")
     order = order[np.count_nonzero(codes < 0) :]
-    first, length = _find_runs(codes[order])
+    first, length = find_runs(codes[order])
     row_bytes = max(values.nbytes // len(codes), 1)
     # The axis becomes two: the groups, and the rows of each.
     axes = (axis + 1, *(other if other < axis else other + 1 for other in others))
@@ -112,15 +112,14 @@ def merge_groups(
     codes, partial = part
     along: Any = slice(int(codes[0]), int(codes[0]) + 1) if len(codes) == 1 else codes
     place = (*where[:axis], along, *where[axis + 1 :])
-    before = {field: found[place] for field, found in total.items()}
-    for field, merged in reduction.merge(before, partial).items():
-        total[field][place] = merged
+    merge_into(total, place, partial, reduction.merge)
 
 
-def _find_runs(codes: Indices) -> tuple[Indices, Indices]:
-    """Return where runs of equal neighbours begin, and their lengths."""
-    first = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
-    return first, np.diff(first, append=len(codes))
+def find_runs(rows: Indices) -> tuple[Indices, Indices]:
+    """Return where runs of equal neighbours begin, of numbers or of rows of a table, and their lengths."""
+    changes = rows[1:] != rows[:-1]
+    first = np.flatnonzero(np.append(True, changes if rows.ndim == 1 else changes.any(axis=1))[: len(rows)])
+    return first, np.diff(first, append=len(rows))
 
 
 def _native(values: npt.NDArray[Any], reduction: Reduction) -> npt.NDArray[Any]:

@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.errors import ModelError, UnsupportedError
-from insitu.expressions.boxes import Box
+from insitu.expressions.boxes import Box, cut_boxes
 from insitu.model import Selection, normalise_axes
+from insitu.reducing.block_facts import reduced_shape
 from insitu.reducing.expression_values import ExpressionValues
-from insitu.reducing.fold_portions import Folding, Results, state_bytes
+from insitu.reducing.fold_portions import Results, StreamedFolding, state_bytes
 from insitu.reducing.group_rows import GroupPartials, collapse_rows, merge_groups, reduce_rows
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.partials_by_box import BOX_BYTES, partials_by_box
@@ -28,7 +29,7 @@ from insitu.reducing.portions import STATE_BYTES, Region, cut_portions
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.weighted_statistics import take
-from insitu.reducing.whole_blocks import block_shape, box_slices
+from insitu.reducing.whole_blocks import block_shape
 
 __all__ = ["GroupedFolding", "Groups"]
 
@@ -54,7 +55,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedFolding(Folding):
+class GroupedFolding(StreamedFolding):
     """Statistics of each group along an axis, which stays, with one element per group: not positions, medians and
     quantiles. The axes of the query are reduced in addition to the grouped one; without axes, only that one.
 
@@ -69,16 +70,6 @@ class GroupedFolding(Folding):
         """The axes that are reduced in addition to that of the groups."""
         along = normalise_axes([self.groups.axis] if self.query.axes is None else self.query.axes, self.values.ndim)
         return tuple(axis for axis in along if axis != self.groups.axis)
-
-    @property
-    def reduction(self) -> Reduction:
-        """The statistics."""
-        return Reduction(self.query.methods, self.values.dtype, self.query.rules)
-
-    @property
-    def fields(self) -> Sequence[str]:
-        """Names of the arrays of a partial."""
-        return self.reduction.fields
 
     def regions(self) -> list[Region]:
         """Return the portions. Few groups are merged on the workers; many are sent here as they are."""
@@ -104,7 +95,7 @@ class GroupedFolding(Folding):
     def fold_whole(self) -> Partial:
         """Return the partial of all values, as one portion."""
         self._check()
-        reduction, axis, total = self.reduction, self.groups.axis, self.nothing()
+        reduction, axis, total = self.reduction, self.groups.axis, self.empty_partial()
         for box, parts in _groups_by_box(self.values, self.groups, self.along, reduction):
             for part in parts:
                 merge_groups(total, box, axis, part, reduction)
@@ -118,15 +109,11 @@ class GroupedFolding(Folding):
         """Return the state of several portions together."""
         return fold_left(self._merge_two, states)
 
-    def merge_partials(self, one: Partial, other: Partial) -> Partial:
-        """Return the partial of two partials of the same places together."""
-        return self.reduction.merge(one, other)
-
-    def nothing(self) -> Partial:
+    def empty_partial(self) -> Partial:
         """Return the partial of no data."""
-        lengths = [1 if axis in self.along else length for axis, length in enumerate(self.values.shape)]
+        lengths = list(reduced_shape(self.values.shape, self.along))
         lengths[self.groups.axis] = self.groups.count
-        return self.reduction.nothing(lengths)
+        return self.reduction.empty_partial(lengths)
 
     def put(self, total: Partial, region: Region, state: GroupPartials) -> None:
         """Merge the state of a region into the partial of all values."""
@@ -176,7 +163,7 @@ class GroupedFolding(Folding):
         known = np.union1d(one[0], other[0])
         lengths = list(next(iter(one[1].values())).shape)
         lengths[axis] = len(known)
-        total = reduction.nothing(lengths)
+        total = reduction.empty_partial(lengths)
         everywhere = (slice(None),) * len(lengths)
         for codes, partial in (one, other):
             merge_groups(total, everywhere, axis, (np.searchsorted(known, codes), partial), reduction)
@@ -196,8 +183,7 @@ def _groups_by_box(
     allowed, cells = BOX_BYTES // max(values.dtype.itemsize, 1), values.chunk_lengths(range(len(shape)))
     sizes, _ = block_shape(shape, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
     room = np.empty(min(math.prod(sizes), math.prod(shape)), values.dtype)
-    for cell in np.ndindex(*(-(-length // size) for length, size in zip(shape, sizes, strict=True))):
-        box = box_slices(cell, dict(enumerate(sizes)), shape)
+    for box in cut_boxes(shape, sizes):
         lengths = [part.stop - part.start for part in box]
         block = values.select_box(box).read(room[: math.prod(lengths)].reshape(lengths))
         place = tuple(slice(0, 1) if number in others else part for number, part in enumerate(box))

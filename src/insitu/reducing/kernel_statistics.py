@@ -134,14 +134,14 @@ class ChunkKernel:
     def to_partial(self, measured: Measured, count: int, ndim: int) -> Partial:
         """Return what the kernel measured in `count` elements as a partial."""
         total, valid, least, most, squares = measured
-        lost = not self.skips and valid < count  # a missing value makes the result missing
+        is_missing = not self.skips and valid < count  # a missing value makes the result missing
         found = {
             "count": np.int64(valid if self.skips else count),
             "valid": np.int64(valid),
-            "total": np.float64(np.nan if lost else total),
-            "min": self.dtype.type(np.nan if lost else least),
-            "max": self.dtype.type(np.nan if lost else most),
-            "squares": np.float64(np.nan if lost else squares),
+            "total": np.float64(np.nan if is_missing else total),
+            "min": self.dtype.type(np.nan if is_missing else least),
+            "max": self.dtype.type(np.nan if is_missing else most),
+            "squares": np.float64(np.nan if is_missing else squares),
         }
         return {name: np.asarray(found[name]).reshape((1,) * ndim) for name in self.fields}
 

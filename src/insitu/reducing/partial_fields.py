@@ -5,7 +5,7 @@ values: a mapping of named arrays, its fields. Each has the shape of the values 
 the reduced axes. A partial can be passed between threads, sent over a network, or saved.
 
 A field can be measured (`measure`), merged with that of other values (`join`), it has a value for
-no data (`nothing`), and a value for data that occurs several times (`repeat`).
+no data (`neutral`), and a value for data that occurs several times (`repeat`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from insitu.reducing.block_facts import Array, ValueBlock
 
-__all__ = ["Partial", "PartialField", "apply_ufunc", "sum_field"]
+__all__ = ["Partial", "PartialField", "apply_ufunc", "merge_into", "sum_field"]
 
 Partial = dict[str, Array]
 """The fields of some values, by name."""
@@ -34,7 +34,7 @@ class PartialField:
     """Arguments: two partials, whether missing values are left out,
     an array that may be overwritten.
     """
-    nothing: Callable[[np.dtype[Any], bool], Any]
+    neutral: Callable[[np.dtype[Any], bool], Any]
     """Return the neutral value, that of no data,
     for a type and for whether missing values are left out.
     """
@@ -44,6 +44,15 @@ class PartialField:
     """Whether it holds positions in the array."""
     is_joined_first: bool = False
     """Whether `join` needs other fields, before joining overwrites them."""
+
+
+def merge_into(
+    total: Partial, place: tuple[Any, ...], partial: Partial, merge: Callable[[Partial, Partial], Partial]
+) -> None:
+    """Merge a partial into a place of a larger one."""
+    before = {name: found[place] for name, found in total.items()}
+    for name, merged in merge(before, partial).items():
+        total[name][place] = merged
 
 
 def apply_ufunc(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:
@@ -63,7 +72,7 @@ def apply_ufunc(ufunc: np.ufunc, one: Array, other: Array, out: Array | None) ->
 
 
 def sum_field(
-    name: str, measure: Callable[[ValueBlock], Array], nothing: Callable[[np.dtype[Any], bool], Any]
+    name: str, measure: Callable[[ValueBlock], Array], neutral: Callable[[np.dtype[Any], bool], Any]
 ) -> PartialField:
     """Return a field that is a sum: joined by adding, repeated by multiplying."""
 
@@ -75,4 +84,4 @@ def sum_field(
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(found * times, found.dtype)
 
-    return PartialField(measure, join, nothing, again)
+    return PartialField(measure, join, neutral, again)

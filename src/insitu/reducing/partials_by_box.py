@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from insitu.cancellation import check_deadline
 from insitu.expressions.boxes import Box
 from insitu.reducing.expression_values import ExpressionValues
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.whole_blocks import block_shape, box_slices
+from insitu.reducing.whole_blocks import block_shape, cut_blocks
 
 __all__ = ["BOX_BYTES", "partials_by_box"]
 
@@ -37,10 +35,7 @@ def partials_by_box(
     # Boxes of whole chunks if possible:
     # a chunk that lies in several boxes is decoded for each of them.
     sizes, _ = block_shape(lengths, cells, max(allowed, min(math.prod(cells), 4 * allowed)))
-    steps = dict(zip(kept_axes, sizes, strict=True))
-    counts = [-(-shape[axis] // steps[axis]) if axis in steps else 1 for axis in range(values.ndim)]
-    for cell in np.ndindex(*counts):
+    for box in cut_blocks(shape, kept_axes, sizes):
         check_deadline()
-        box = box_slices(cell, steps, shape)
         partial = values.select_box(box).fold_all(inner, reduction)
-        yield tuple(part if axis in steps else slice(0, 1) for axis, part in enumerate(box)), partial
+        yield tuple(slice(0, 1) if axis in inner else part for axis, part in enumerate(box)), partial

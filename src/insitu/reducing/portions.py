@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from insitu.expressions.boxes import Box
+from insitu.expressions.boxes import Box, extend_lengths
 from insitu.reducing.expression_values import ExpressionValues
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Region",
     "cut_at_borders",
     "cut_portions",
-    "extend_lengths",
     "is_one_portion",
 ]
 
@@ -119,19 +118,6 @@ def _portion_sizes(
         axis, many = longest
         sizes[axis] = min(sizes[axis], max(many // cells[axis], 1) * cells[axis])
     return sizes
-
-
-def extend_lengths(
-    sizes: Sequence[int], shape: Sequence[int], along: Sequence[int], counted: Sequence[int], room: int
-) -> list[int]:
-    """Return lengths extended along some axes, the last first, to multiples that have at most `room`
-    elements along the counted axes, if one does.
-    """
-    longer = list(sizes)
-    for axis in reversed(along):
-        more = room // max(math.prod(longer[other] for other in counted), 1)
-        longer[axis] = min(longer[axis] * max(more, 1), max(shape[axis], 1))
-    return longer
 
 
 def cut_at_borders(borders: npt.NDArray[np.int64], size: int) -> list[int]:

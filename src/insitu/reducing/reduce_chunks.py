@@ -29,6 +29,7 @@ from insitu.reading.fetch import read_exactly_into
 from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
 from insitu.reading.scatter import pick
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
+from insitu.reducing.group_rows import find_runs
 from insitu.reducing.kernel_statistics import CHUNK_BUFFER, ChunkKernel, Span, contiguous_span
 from insitu.reducing.known_values import KnownValues
 from insitu.reducing.partial_fields import Partial
@@ -40,7 +41,9 @@ from insitu.sources.protocol import ReadsInto
 __all__ = ["BatchReducer", "PartialStack", "PartialsByPlace"]
 
 BLOCK_BYTES = 512 << 10
-"""Small parts are reduced together, this many bytes at a time: they stay in the cache of a core."""
+"""Small parts are reduced together, this many bytes at a time: they stay in the cache of a core. The mean of 16,200
+chunks of 400 bytes takes 0.28 s of processor one by one, 0.13 s by 64 KiB, 0.085 s so, and 0.08 s by 4 MiB.
+"""
 STACK_BYTES = 16 << 20
 """The same for larger parts that have few values per element of the result."""
 STEP_BYTES = 2 << 20
@@ -219,7 +222,7 @@ class BatchReducer(ChunkSink):
         """
         projection, places = self.projections[grid], group.places[these]
         corners = projection.corners(places)
-        firsts, counts = _find_runs(corners)
+        firsts, counts = find_runs(corners)
         for count in np.unique(counts).tolist():
             begins = firsts[counts == count]
             if len(begins) == 1:
@@ -435,11 +438,3 @@ class _ChunkNumberContext:
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         if isinstance(problem, CodecError):
             problem.with_context(number=int(self.numbers[problem.place.pop("number", 0)]))
-
-
-def _find_runs(rows: Indices) -> tuple[Indices, Indices]:
-    """Return where runs of equal neighbours among the rows of a table begin, and their lengths."""
-    begins = np.ones(len(rows), bool)
-    begins[1:] = (rows[1:] != rows[:-1]).any(axis=1)
-    firsts = np.flatnonzero(begins)
-    return firsts, np.diff(firsts, append=len(rows))

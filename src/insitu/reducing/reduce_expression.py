@@ -1,11 +1,8 @@
-"""Statistics of an expression on this machine: plain ones, of groups, and weighted.
-
-A stored array is the simplest expression.
-"""
+"""Statistics of an expression on this machine; a stored array is the simplest expression."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,16 +17,14 @@ from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.process_options import options
 from insitu.reading import ReadContext
 from insitu.reducing.expression_values import ExpressionValues, reduction_memory
-from insitu.reducing.fold_portions import Results, fold_in_portions
-from insitu.reducing.grouped_statistics import GroupedFolding, Groups
+from insitu.reducing.fold_portions import Folding, Results, fold_in_portions
 from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import kept_without_axes, squeeze_axes
+from insitu.reducing.reduced_axes import squeeze_axes, unchanged_statistics
 from insitu.reducing.statistics import STATISTICS
-from insitu.reducing.weighted_statistics import WeightedFolding, Weights
 from insitu.reducing.whole_blocks import reduce_whole_boxes
 
-__all__ = ["compute_statistics", "group_expression", "open_values", "reduce_expression", "weigh_expression"]
+__all__ = ["compute_statistics", "fold_expression", "open_values", "reduce_expression"]
 
 
 def compute_statistics(array: VirtualArray, query: ReductionQuery, context: ReadContext | None = None) -> Results:
@@ -82,46 +77,38 @@ def reduce_expression(
     along = normalise_axes(query.axes, expression.ndim)
     with open_values(expression, known, memory) as values:
         found: Results = {}
-        if unchanged := kept_without_axes(query, expression.ndim):
+        if unchanged := unchanged_statistics(query, expression.ndim):
             found = dict.fromkeys(unchanged, np.array(values.read()))
         streamed = tuple(m for m in query.methods if m not in found and STATISTICS.can_stream(m, expression.dtype))
         if streamed:
             folding = PlainFolding(values, replace(query, methods=streamed, keepdims=True))
             found |= folding.finalise(fold_in_portions(folding))
         if rest := [method for method in query.methods if method not in found]:
-            read, chunks = _box_reader(values), values.chunk_lengths(range(values.ndim))
+            read = _box_reader(values)
             for method in rest:
-                found[method] = reduce_whole_boxes(
-                    values, chunks, along, method, query.rules, read, values.memory.block
-                )
+                found[method] = reduce_whole_boxes(values, along, method, query.rules, read)
     if query.keepdims:
         return {method: found[method] for method in query.methods}
     return {method: squeeze_axes(found[method], along, expression.ndim) for method in query.methods}
 
 
-def weigh_expression(
+def fold_expression(
     expression: Expression,
-    weights: Weights,
-    query: ReductionQuery,
+    make: Callable[[ExpressionValues], Folding],
     known: npt.NDArray[Any] | None = None,
     memory: BoxMemory | None = None,
 ) -> Results:
-    """Return weighted statistics of an expression: see `WeightedFolding`."""
-    with open_values(expression, known, memory) as values:
-        folding = WeightedFolding(values, query, weights)
-        return folding.finalise(fold_in_portions(folding))
+    """Return the results of a reduction that is done in portions: of groups, say, or with weights.
 
-
-def group_expression(
-    expression: Expression,
-    groups: Groups,
-    query: ReductionQuery,
-    known: npt.NDArray[Any] | None = None,
-    memory: BoxMemory | None = None,
-) -> Results:
-    """Return statistics of the groups of an expression: see `GroupedFolding`."""
+    Parameters
+    ----------
+    expression, known, memory
+        As for `reduce_expression`.
+    make
+        Returns the reduction of its values.
+    """
     with open_values(expression, known, memory) as values:
-        folding = GroupedFolding(values, query, groups)
+        folding = make(values)
         return folding.finalise(fold_in_portions(folding))
 
 

@@ -13,10 +13,10 @@ from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.statistics import STATISTICS
 
-__all__ = ["axes_of_dims", "kept_without_axes", "squeeze_axes"]
+__all__ = ["axes_of_dims", "squeeze_axes", "unchanged_statistics"]
 
 
-def kept_without_axes(query: ReductionQuery, ndim: int) -> list[str]:
+def unchanged_statistics(query: ReductionQuery, ndim: int) -> list[str]:
     """Return the statistics of a query that leave the values as they are, as it reduces no axis."""
     if query.axes is None or normalise_axes(query.axes, ndim):
         return []

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
-from insitu.reducing.block_facts import Array, ValueBlock
+from insitu.reducing.block_facts import Array, ValueBlock, reduced_shape
 from insitu.reducing.partial_fields import Partial, PartialField
 from insitu.reducing.statistics import FIELDS, STATISTICS, position_fields
 
@@ -139,21 +139,22 @@ class Reduction:
         """Return the partial of the same values at positions that are larger by `by`."""
         return {**partial, **{name: partial[name] + by for name in position_fields(partial)}}
 
-    def nothing(self, shape: Sequence[int]) -> Partial:
-        """Return the partial of no data, which changes nothing that it is merged with."""
-        return {name: np.full(shape, self.field(name).nothing(self.dtype, self.skips)) for name in self.fields}
+    def empty_partial(self, shape: Sequence[int], along: Sequence[int] = ()) -> Partial:
+        """Return the partial of no data of a shape, reduced along axes: it changes nothing that it is merged with."""
+        shape = reduced_shape(shape, along)
+        return {name: np.full(shape, self.field(name).neutral(self.dtype, self.skips)) for name in self.fields}
 
     def repeat(self, partial: Partial, times: Any, first: Array | None = None) -> Partial:
         """Return the partial of the same values, each so many times (0: no data);
         `first` is the first position.
         """
-        nothing, positions = self.nothing(()), position_fields(partial)
+        empty, positions = self.empty_partial(()), position_fields(partial)
         many = {}
         for name, found in partial.items():
             repeated = self.field(name).repeat(found, times)
             if first is not None and name in positions:
                 repeated = first
-            many[name] = repeated if np.all(times) else np.where(np.equal(times, 0), nothing[name], repeated)
+            many[name] = repeated if np.all(times) else np.where(np.equal(times, 0), empty[name], repeated)
         return many
 
     def finalise(self, partial: Partial, size: int) -> dict[str, Array]:
@@ -170,6 +171,5 @@ class Reduction:
 
     def of_values(self, values: Array, axes: Sequence[int]) -> dict[str, Array]:
         """Return the results of values in memory, by method; reduced axes have length 1."""
-        nothing = [1 if axis in axes else length for axis, length in enumerate(values.shape)]
-        partial = self.step(values, axes) if values.size else self.nothing(nothing)
+        partial = self.step(values, axes) if values.size else self.empty_partial(values.shape, axes)
         return self.finalise(partial, math.prod(values.shape[axis] for axis in axes))

@@ -17,12 +17,7 @@ from insitu.model import Selection
 from insitu.reading.select_cells import ListedSelection, Picker, TileSelection
 from insitu.reading.tile_plan import Position
 
-__all__ = ["TileProjection", "get_region", "result_shape"]
-
-
-def result_shape(selection: Selection, axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a result with length 1 for each reduced axis."""
-    return tuple(1 if axis in axes else length for axis, length in enumerate(selection.result_shape))
+__all__ = ["TileProjection", "get_region"]
 
 
 class TileProjection:

@@ -21,7 +21,6 @@ while the library parses bytes of its own format in C++.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Any
 
@@ -74,14 +73,6 @@ def check_edges(edges: Any) -> tuple[float, ...]:
     return tuple(found.tolist())
 
 
-def rows_per_element(part: ValueBlock) -> tuple[Array, tuple[int, ...]]:
-    """Return the values as one row for each element of the result, and the shape of the result."""
-    kept_axes = [axis for axis in range(part.values.ndim) if axis not in part.axes]
-    lengths = [part.values.shape[axis] for axis in kept_axes]
-    rows = part.values.transpose(*kept_axes, *part.axes).reshape(math.prod(lengths), part.size)
-    return rows, part.shape
-
-
 # Histograms.
 
 
@@ -95,7 +86,7 @@ def histogram_field(edges: tuple[float, ...]) -> PartialField:
     borders = np.array(edges)
 
     def measure(part: ValueBlock) -> Array:
-        rows, shape = rows_per_element(part)
+        rows, shape = part.rows(), part.shape
         found = np.zeros(len(rows), record)
         if len(rows) == 1:
             found["n"][0] = _count_between(np.sort(rows[0]), borders)
@@ -166,20 +157,20 @@ def _sort_centroids(found: Array) -> Array:
 
 
 def _measure_digest(part: ValueBlock) -> Array:
-    rows, shape = rows_per_element(part)
+    rows, shape = part.rows(), part.shape
     if not part.size:
         return np.full(shape, _empty_digest(rows.dtype, part.skipna))
     values = np.sort(rows, axis=-1)  # NaN last
-    lost = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    missing = np.count_nonzero(lost, axis=-1)
+    is_missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    missing = np.count_nonzero(is_missing, axis=-1)
     last = np.maximum(values.shape[-1] - missing - 1, 0)
     none = missing == values.shape[-1]
     high = np.take_along_axis(values, last[:, None], -1)[:, 0].astype(np.float64)
     low = values[:, 0].astype(np.float64)
     low[none], high[none] = np.inf, -np.inf
     wide = values.astype(np.float64)
-    wide[lost] = np.inf
-    return _digest(wide, (~lost).astype(np.float64), low, high, missing).reshape(shape)
+    wide[is_missing] = np.inf
+    return _digest(wide, (~is_missing).astype(np.float64), low, high, missing).reshape(shape)
 
 
 def _join_digests(one: Partial, other: Partial, skipna: bool, out: Array | None) -> Array:

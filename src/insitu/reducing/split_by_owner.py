@@ -138,6 +138,7 @@ def _split(part: Selection, arrays: Sequence[OwnedArray]) -> list[tuple[Selectio
             candidates.append((is_mixed, len(groups), dimension, groups))
     if not candidates:
         return [(part, owners)]
+    # Parts of one owner are done; what is left mixed is split again. Few groups are few portions and few requests.
     _, _, dimension, groups = min(candidates, key=lambda candidate: candidate[:3])
     found = []
     for positions, mask in groups:
@@ -182,6 +183,8 @@ def _profile(array: VirtualArray, grids: Sequence[Numbers], dimension: int, numb
         rows = np.moveaxis(grid, array.tiles[tile].dimensions[dimension], 0).reshape(len(cells) - 1, -1)
         kinds, which = np.unique(rows, axis=0, return_inverse=True)
         others = tuple(np.delete(array.origins[tile], dimension).tolist())
+        # Added up over the tiles beside each other, in any order: the same sum (of 64 bits) means the same cells of the
+        # same owners. To compare the cells themselves would take a table of all files for each interval.
         names = [hash((number, others, int(row[0]) if (row == row[0]).all() else row.tobytes())) for row in kinds]
         times, here = np.diff(at), slice(int(at[0]), int(at[-1]))
         masks[here] |= np.repeat(np.bitwise_or.reduce(rows, axis=1), times)

@@ -33,7 +33,7 @@ from insitu.reducing.known_values import KnownExecution, KnownValues
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace, PartialStack
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.result_layout import TileProjection, get_region, result_shape
+from insitu.reducing.result_layout import TileProjection, get_region
 from insitu.reducing.slabs import cut_slabs
 
 __all__ = ["fold_chunks"]
@@ -99,7 +99,7 @@ class _PartialResult:
         self.selection = selection
         self.axes = axes
         self.reduction = reduction
-        self.partial = reduction.nothing(result_shape(selection, axes))
+        self.partial = reduction.empty_partial(selection.result_shape, axes)
         self.projections: list[TileProjection] = []
         self.windows: list[Partial] = []
         self.untouched = False

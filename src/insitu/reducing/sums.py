@@ -34,11 +34,11 @@ def _measure_sum(part: ValueBlock) -> Array:
     return part.reduce(np.add, values, accumulator_dtype(values.dtype, integers=True))
 
 
-def _sum_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+def _neutral_sum(dtype: np.dtype[Any], skipna: bool) -> Any:
     return accumulator_dtype(np.dtype(np.int64) if dtype.kind == "m" else dtype, integers=True).type(0)
 
 
-def _total_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+def _neutral_total(dtype: np.dtype[Any], skipna: bool) -> Any:
     return accumulator_dtype(dtype).type(0)
 
 
@@ -66,7 +66,7 @@ def _join_squares(one: Partial, other: Partial, skipna: bool, out: Array | None)
         return np.asarray(one["squares"] + other["squares"] + np.where((n == 0) | (m == 0), 0, between))
 
 
-def _squares_of_nothing(dtype: np.dtype[Any], skipna: bool) -> Any:
+def _neutral_squares(dtype: np.dtype[Any], skipna: bool) -> Any:
     return np.zeros((), accumulator_dtype(dtype)).real[()]
 
 
@@ -109,12 +109,12 @@ def _measure_low(part: ValueBlock) -> Array:
 SUMS: Mapping[str, PartialField] = {
     "count": sum_field("count", lambda part: part.count, _zero),
     "valid": sum_field("valid", lambda part: part.valid, _zero),
-    "sum": sum_field("sum", _measure_sum, _sum_of_nothing),
-    "total": sum_field("total", lambda part: part.total, _total_of_nothing),
+    "sum": sum_field("sum", _measure_sum, _neutral_sum),
+    "total": sum_field("total", lambda part: part.total, _neutral_total),
     "squares": PartialField(
         _measure_squares,
         _join_squares,
-        _squares_of_nothing,
+        _neutral_squares,
         lambda found, times: np.asarray(np.where(times == 0, 0, found * times), found.dtype),
         is_joined_first=True,  # the counts and totals from before the merge
     ),

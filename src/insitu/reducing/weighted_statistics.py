@@ -18,8 +18,9 @@ import numpy.typing as npt
 from insitu.errors import ModelError, UnsupportedError
 from insitu.model import Selection, normalise_axes
 from insitu.model.selection import Selector, Stride
+from insitu.reducing.block_facts import reduced_shape
 from insitu.reducing.fold_portions import Folding, Results
-from insitu.reducing.partial_fields import Partial
+from insitu.reducing.partial_fields import Partial, merge_into
 from insitu.reducing.partials_by_box import partials_by_box
 from insitu.reducing.portions import Region, cut_portions
 from insitu.reducing.query import ReductionQuery
@@ -79,22 +80,19 @@ class WeightedFolding(Folding):
         # Squares only if they are needed: without them, one pass over a chunk is enough.
         measured = "var" if any(form.needs_squares for form in forms.values()) else "mean"
         reduction = Reduction((measured,), self.values.dtype, replace(self.query.rules, ddof=0))
-        total = self.nothing()
+        total = self.empty_partial()
         for box, partial in partials_by_box(self.values, inner, reduction):
             weight: Any = np.float64(1)
             for axes, numbers in factors:
                 part = numbers[tuple(box[axis] for axis in axes)]
                 weight = weight * part.reshape([part.shape[axes.index(i)] if i in axes else 1 for i in range(ndim)])
             where = tuple(slice(0, 1) if axis in along else part for axis, part in enumerate(box))
-            before = {name: found[where] for name, found in total.items()}
-            for name, merged in _merge_weights(before, _contract(partial, weight, along)).items():
-                total[name][where] = merged
+            merge_into(total, where, _contract(partial, weight, along), _merge_weights)
         return total
 
-    def nothing(self) -> Partial:
+    def empty_partial(self) -> Partial:
         """Return the partial of no data."""
-        along = self.along
-        shape = [1 if axis in along else n for axis, n in enumerate(self.values.shape)]
+        shape = reduced_shape(self.values.shape, self.along)
         return {name: np.zeros(shape) for name in WEIGHTED_FIELDS}
 
     def merge_partials(self, one: Partial, other: Partial) -> Partial:
@@ -124,7 +122,7 @@ def take(numbers: npt.NDArray[Any], selectors: Sequence[Selector]) -> npt.NDArra
     if numbers.ndim != len(selectors):
         return numbers
     for axis, selector in enumerate(selectors):
-        key: Any = slice(selector.start, selector.start + selector.length) if isinstance(selector, Stride) else selector
+        key: Any = selector.as_slice if isinstance(selector, Stride) else selector
         numbers = numbers[(slice(None),) * axis + (key,)]
     return numbers
 

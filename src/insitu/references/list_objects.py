@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from insitu.model import ChunkTable, VirtualGroup
+from insitu.model import ChunkTable, VirtualArray, VirtualGroup
 from insitu.model.derived_tables import ExpandedTable, InterleavedSources, JoinedTable, SelectedTable
 from insitu.references.rename import RenamedTable
 
@@ -28,15 +28,15 @@ class UnlistedTable(Protocol):
 
 def list_written_cells(group: VirtualGroup, storage_options: Mapping[str, Any] | None = None) -> VirtualGroup:
     """Return the tree with the state of every cell known."""
-    arrays = {}
-    for name, array in group.arrays.items():
+
+    def list_cells(name: str, array: VirtualArray) -> VirtualArray:
         tables = [_list_table(tile.chunks, storage_options) for tile in array.tiles]
-        if any(table is not tile.chunks for table, tile in zip(tables, array.tiles, strict=True)):
-            tiles = [replace(tile, chunks=table) for table, tile in zip(tables, array.tiles, strict=True)]
-            array = replace(array, tiles=tuple(tiles))
-        arrays[name] = array
-    groups = {name: list_written_cells(inner, storage_options) for name, inner in group.groups.items()}
-    return replace(group, arrays=arrays, groups=groups)
+        if all(table is tile.chunks for table, tile in zip(tables, array.tiles, strict=True)):
+            return array
+        tiles = (replace(tile, chunks=table) for table, tile in zip(tables, array.tiles, strict=True))
+        return replace(array, tiles=tuple(tiles))
+
+    return group.map_arrays(list_cells)
 
 
 def _list_table(table: ChunkTable, storage_options: Mapping[str, Any] | None) -> ChunkTable:

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from insitu.errors import FormatError, NotFoundError, UnsupportedError
+from insitu.errors import FormatError, NotFoundError, UnsupportedError, error_context
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import open_atomic
 from insitu.references.directory_swap import find_interrupted_swap
@@ -117,20 +117,21 @@ def open_references(
     if kind == "kerchunk-parquet":
         url = _find_interrupted_swap(url) or url
     base = resolver or UrlResolver(local_path(url) or url, allow_local)
-    if kind == "insitu":
-        return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
-    if kind == "kerchunk-parquet":
-        return _open_directory(url, base, errors, missing, storage_options, is_certain=format is not None)
-    with open_source(url, storage_options) as source:
-        data = read_all(source)
-    if kind == "flat-parquet":
-        return read_flat(data, base, errors=errors)
-    document = parse_json(data, base.url)
-    if not looks_like_references(document):
-        if format is None:
-            return None
-        raise FormatError("this JSON file does not hold kerchunk references", url=base.url, structure="references")
-    return read_json(document, base, target=target, errors=errors)
+    with error_context(url=base.url):
+        if kind == "insitu":
+            return open_store(url, allow_local=allow_local, storage_options=storage_options).group()
+        if kind == "kerchunk-parquet":
+            return _open_directory(url, base, errors, missing, storage_options, is_certain=format is not None)
+        with open_source(url, storage_options) as source:
+            data = read_all(source)
+        if kind == "flat-parquet":
+            return read_flat(data, base, errors=errors)
+        document = parse_json(data)
+        if not looks_like_references(document):
+            if format is None:
+                return None
+            raise FormatError("this JSON file does not hold kerchunk references", structure="references")
+        return read_json(document, base, target=target, errors=errors)
 
 
 def tree_from_document(document: Mapping[str, Any], *, errors: str = "raise") -> VirtualGroup:
@@ -151,7 +152,7 @@ def _open_directory(
 ) -> VirtualGroup | None:
     try:
         with open_source(f"{url.rstrip('/')}/.zmetadata", storage_options) as source:
-            document = parse_json(read_all(source), base.url)
+            document = parse_json(read_all(source))
     except NotFoundError:
         if is_certain:
             raise
@@ -159,9 +160,7 @@ def _open_directory(
     if "record_size" not in document:
         if is_certain:
             raise FormatError(
-                "this is not a kerchunk Parquet directory: 'record_size' is missing",
-                url=base.url,
-                structure=".zmetadata",
+                "this is not a kerchunk Parquet directory: 'record_size' is missing", structure=".zmetadata"
             )
         return None
     return read_parquet(document, base, errors=errors, missing=missing, storage_options=storage_options)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from insitu.errors import ModelError, SelectionError
-from insitu.model import ChunkLocations, ChunkTable, Columns, Source, VirtualGroup
+from insitu.model import ChunkLocations, ChunkTable, Columns, Source, VirtualArray, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.derived_tables import ChunkTableBase
 from insitu.model.source import SourceSequence
@@ -50,13 +50,11 @@ def without_identity(group: VirtualGroup) -> VirtualGroup:
 
 
 def _change_sources(group: VirtualGroup, change: SourceChange) -> VirtualGroup:
-    arrays = {}
-    for name, array in group.arrays.items():
-        tiles = tuple(replace(tile, chunks=_change_table(tile.chunks, change)) for tile in array.tiles)
-        arrays[name] = replace(array, tiles=tiles)
-    return replace(
-        group, arrays=arrays, groups={name: _change_sources(inner, change) for name, inner in group.groups.items()}
-    )
+    def change_array(name: str, array: VirtualArray) -> VirtualArray:
+        tiles = (replace(tile, chunks=_change_table(tile.chunks, change)) for tile in array.tiles)
+        return replace(array, tiles=tuple(tiles))
+
+    return group.map_arrays(change_array)
 
 
 def renamed_urls(group: VirtualGroup, how: Renaming) -> dict[str, str]:

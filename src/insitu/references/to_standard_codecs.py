@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from insitu.codecs.chain import decode
 from insitu.codecs.registry import OUTSIDE_VALUES
-from insitu.errors import InsituError, UnsupportedError
+from insitu.errors import UnsupportedError, error_context
 from insitu.model import INLINE, ChunkLocations, Codec, Columns, Encoding, Tile, VirtualArray
 from insitu.sources import open_source, read_all
 from insitu.zarr_metadata import naming
@@ -162,9 +162,7 @@ def _read_chunk(
     if int(rows.source[row]) == INLINE:
         return np.asarray(decode(rows.inline[begin : begin + size], encoding, shape, filter_mask=mask))
     chunk_source = tile.chunks.sources[int(rows.source[row])]
-    with open_source(chunk_source.url, storage_options, expected=chunk_source) as source:
-        try:
-            stored = source.read(begin, size) if size >= 0 else read_all(source, begin)
-            return np.asarray(decode(stored, encoding, shape, filter_mask=mask, fetch=source.read_many))
-        except InsituError as problem:
-            raise problem.with_context(url=chunk_source.url, offset=begin) from None
+    opened = open_source(chunk_source.url, storage_options, expected=chunk_source)
+    with opened as source, error_context(url=chunk_source.url, offset=begin):
+        stored = source.read(begin, size) if size >= 0 else read_all(source, begin)
+        return np.asarray(decode(stored, encoding, shape, filter_mask=mask, fetch=source.read_many))

@@ -124,7 +124,9 @@ class ZarrExport:
             refused, documents, filled = dict(reasons), {}, {}
             for path, known in arrays.items():
                 try:
-                    documents |= {f"{path}/{name}": value for name, value in _array_documents(known, number).items()}
+                    documents |= {
+                        f"{path}/{name}": value for name, value in to_documents.array_documents(known, number).items()
+                    }
                 except UnsupportedError as problem:
                     spelled = _documents_with_fill_chunk(known, number)
                     if spelled is None:
@@ -143,14 +145,7 @@ class ZarrExport:
 
     def documents(self) -> dict[str, Any]:
         """Return the Zarr documents of the tree, by key."""
-        documents: dict[str, Any] = {}
-        for path, node in self.group.walk():
-            key = f"{path}/" if path else ""
-            if self.zarr_format == 3:
-                documents[f"{key}zarr.json"] = to_documents.group_v3(node.attributes)
-            else:
-                documents |= {f"{key}{name}": value for name, value in to_documents.group_v2(node.attributes).items()}
-        return documents | self.array_documents
+        return {**to_documents.group_documents(self.group, self.zarr_format), **self.array_documents}
 
     def blocks(self, path: str, size: int = 1 << 16) -> Iterator[ReferenceBlock]:
         """Yield the references of an array, in blocks of cells."""
@@ -223,10 +218,6 @@ class ZarrExport:
         return data
 
 
-def _array_documents(array: ZarrArraySpec, zarr_format: int) -> dict[str, Any]:
-    return {"zarr.json": to_documents.array_v3(array)} if zarr_format == 3 else to_documents.array_v2(array)
-
-
 def _documents_with_fill_chunk(array: ZarrArraySpec, zarr_format: int) -> tuple[dict[str, Any], bytes] | None:
     """Return documents and fill chunk for writing out unwritten chunks; None if that is not
     possible.
@@ -238,7 +229,7 @@ def _documents_with_fill_chunk(array: ZarrArraySpec, zarr_format: int) -> tuple[
         chunk = fill_chunk(array)
         if chunk is None or len(chunk) * many > _LARGEST_FILLS:
             return None
-        return _array_documents(array, zarr_format), chunk
+        return to_documents.array_documents(array, zarr_format), chunk
     except UnsupportedError:
         return None
     finally:

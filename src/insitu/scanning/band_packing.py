@@ -64,9 +64,11 @@ def decode_by_bands(
         parts.append(decode(replace(array[band : band + 1], attributes={**own, **packing})))
     dtype = shared_type([part.array.dtype for part in parts])
     whole = with_dtype(join_arrays([part.array for part in parts], 0), dtype)
-    told = {many: attributes[many] for many, _ in _BAND_ATTRIBUTES.values() if many in attributes}
-    kept = {key: value for key, value in parts[0].encoding.items() if key not in _BAND_ATTRIBUTES or key in attributes}
-    return DecodedVariable(whole, parts[0].attributes, {**kept, **told})
+    by_band = {many: attributes[many] for many, _ in _BAND_ATTRIBUTES.values() if many in attributes}
+    encoding = {
+        key: value for key, value in parts[0].encoding.items() if key not in _BAND_ATTRIBUTES or key in attributes
+    }
+    return DecodedVariable(whole, parts[0].attributes, {**encoding, **by_band})
 
 
 def mask_pixels(array: VirtualArray) -> VirtualArray:

@@ -105,15 +105,7 @@ def decode_member(
     if decoding.decode_coords and isinstance(attributes.get("coordinates"), str):
         names |= set(attributes["coordinates"].split())
         attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
-    sizes = {dim for variable in found.values() for dim in variable.dims}
-    encoding: dict[str, Any] = {} if url is None else {"source": url}
-    unindexed = frozenset(group.unindexed)
-    if group.unlimited:
-        encoding["unlimited_dims"] = set(group.unlimited)
-    coords = frozenset((names | sizes) & found.keys())
-    groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
-    facts = (group.details, group.problems)
-    return Member(found, coords, _reuse_equal(memory, "", attributes), encoding, url, unindexed, groups, (), *facts)
+    return Member.of_group(group, found, names, _reuse_equal(memory, "", attributes), url)
 
 
 @dataclass(slots=True)

@@ -88,8 +88,8 @@ class DecodingMemory:
         """Keep how a variable was decoded, unless its values are too many."""
         self.variables.pop(name, None)
         if self.max_bytes is not None and variable.weight:
-            held = sum(one.weight for one in self.variables.values() if one.blocks is not None)
-            if held + variable.weight > self.max_bytes:
+            used = sum(one.weight for one in self.variables.values() if one.blocks is not None)
+            if used + variable.weight > self.max_bytes:
                 return
         self.variables[name] = variable
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Axis, Columns, Encoding, GroupDetails, Tile, VirtualArray
+from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = ["ConcatDim", "GridPosition", "Load", "Member", "Variable", "in_memory"]
 
@@ -99,6 +98,26 @@ class Member:
     problems: Mapping[str, str] = field(default_factory=dict)
     """Variables that were left out: why."""
 
+    @classmethod
+    def of_group(
+        cls,
+        group: VirtualGroup,
+        variables: dict[str, Variable],
+        named: Iterable[str],
+        attributes: Mapping[str, Any],
+        url: str | None,
+    ) -> Member:
+        """Return the member that the variables of a group make: those `named` are coordinates, and the
+        labels of dimensions.
+        """
+        dims = {dim for variable in variables.values() for dim in variable.dims}
+        encoding: dict[str, Any] = {} if url is None else {"source": url}
+        if group.unlimited:
+            encoding["unlimited_dims"] = set(group.unlimited)
+        groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
+        facts = (frozenset(group.unindexed), groups, (), group.details, group.problems)
+        return cls(variables, frozenset(dims.union(named) & variables.keys()), attributes, encoding, url, *facts)
+
     @property
     def sizes(self) -> dict[str, int]:
         """Length of each dimension, in xarray's order.
@@ -137,16 +156,4 @@ def in_memory(values: npt.NDArray[Any]) -> VirtualArray | None:
 
     None for objects and types without size.
     """
-    if values.dtype.hasobject or not values.dtype.itemsize:
-        return None
-    axes, grid, dims = _whole_axes(values.shape)
-    chunks = Columns.of_inline(grid, values.tobytes()) if 0 not in grid else Columns.of_absent(grid)
-    tile = Tile(axes, (Encoding(values.dtype),), chunks)
-    return VirtualArray.of(tile, dims=dims)
-
-
-@lru_cache(maxsize=256)
-def _whole_axes(shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], tuple[int, ...], tuple[str, ...]]:
-    """Return axes of one cell each, the grid, and names for the dimensions."""
-    axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
-    return axes, tuple(axis.count for axis in axes), tuple(f"dim_{i}" for i in range(len(shape)))
+    return VirtualArray.from_values(values) if values.dtype.itemsize and not values.dtype.hasobject else None

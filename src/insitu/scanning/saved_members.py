@@ -78,8 +78,7 @@ def _array_from_values(name: str, values: npt.NDArray[Any]) -> VirtualArray:
     if values.dtype.kind == "O":
         flat = values.reshape(-1)
         if all(isinstance(value, str) for value in flat):
-            texts = in_memory(values.astype(str) if values.size else np.empty(values.shape, "U1"))
-            assert texts is not None
+            texts = VirtualArray.from_values(values.astype(str) if values.size else np.empty(values.shape, "U1"))
             return replace(texts, dtype=np.dtype(object))
         if all(_is_text_or_missing(value) for value in flat):
             return _array_of_texts(values)
@@ -101,8 +100,7 @@ def _array_of_texts(values: npt.NDArray[Any]) -> VirtualArray:
     texts = [value for value in values.reshape(-1) if isinstance(value, str)]
     mark = "_" * (max(map(len, texts), default=0) + 1)
     marked = np.array([value if isinstance(value, str) else mark for value in values.reshape(-1)]).reshape(values.shape)
-    stored = in_memory(marked)
-    assert stored is not None
+    stored = VirtualArray.from_values(marked)
     array = decode_variable(replace(stored, attributes={"_FillValue": mark}), values=lambda: marked).array
     return replace(array, attributes={})
 
@@ -130,8 +128,7 @@ def _array_of_dates(name: str, values: npt.NDArray[Any]) -> VirtualArray:
     # Microseconds are the resolution of cftime: every date comes back as it was.
     units = "microseconds since 2000-01-01"
     numbers = np.asarray(date2num(values, units, calendar)).astype(np.int64).reshape(values.shape)
-    stored = in_memory(numbers)
-    assert stored is not None
+    stored = VirtualArray.from_values(numbers)
     stored = replace(stored, attributes={"units": units, "calendar": calendar})
     array = decode_variable(stored, use_cftime=True, values=lambda: numbers).array
     return replace(array, attributes={})
@@ -142,9 +139,9 @@ def keepable_encoding(encoding: Mapping[str, Any]) -> dict[str, Any]:
 
     Filters and coders of other libraries cannot.
     """
-    kept = {str(key): value for key, value in encoding.items() if type(value) in _PLAIN_TYPES or _is_keepable(value)}
-    kept.pop("source", None)
-    return kept
+    plain = {str(key): value for key, value in encoding.items() if type(value) in _PLAIN_TYPES or _is_keepable(value)}
+    plain.pop("source", None)
+    return plain
 
 
 def _is_keepable(value: Any) -> bool:
@@ -190,17 +187,10 @@ def member_from_tree(
         data = replace(array, attributes={}, encoding={})
         values = None if name not in known else known[name] if array is saved else load([array])[0]
         variables[name] = Variable(array.dims, data if values is None else values, array.attributes, array.encoding)
-    encoding: dict[str, Any] = {} if url is None else {"source": url}
-    if group.unlimited:
-        encoding["unlimited_dims"] = set(group.unlimited)
     named = set(group.coordinates)
     if decoding.decode_coords is not True:
         named = _name_coordinates(variables, named, decoding.decode_coords)
-    dims = {dim for variable in variables.values() for dim in variable.dims}
-    coords = frozenset((named | dims) & variables.keys())
-    groups = () if group.arrays else tuple(path for path, node in group.walk() if node.arrays)
-    facts = (group.details, group.problems)
-    return Member(variables, coords, group.attributes, encoding, url, frozenset(group.unindexed), groups, (), *facts)
+    return Member.of_group(group, variables, named, group.attributes, url)
 
 
 def _decode_as_requested(name: str, array: VirtualArray, decoding: DecodeOptions, load: Load) -> VirtualArray:
@@ -220,15 +210,14 @@ def _decode_as_requested(name: str, array: VirtualArray, decoding: DecodeOptions
     result = decode_variable(
         stored, name=name, encoding=texts, values=lambda: load([stored])[0], stack_char_dim=False, **options
     )
-    kept = {key: value for key, value in array.encoding.items() if key not in result.attributes}
-    return replace(result.array, attributes=result.attributes, encoding={**kept, **result.encoding})
+    encoding = {key: value for key, value in array.encoding.items() if key not in result.attributes}
+    return replace(result.array, attributes=result.attributes, encoding={**encoding, **result.encoding})
 
 
 def _split_characters(array: VirtualArray, encoding: Mapping[str, Any], load: Load) -> VirtualArray:
     """Return texts as the single characters that the file holds, which are read for that."""
     texts = np.ascontiguousarray(load([array])[0])
-    characters = in_memory(texts.reshape(*texts.shape, 1).view("S1"))
-    assert characters is not None
+    characters = VirtualArray.from_values(texts.reshape(*texts.shape, 1).view("S1"))
     return replace(characters, dims=(*array.dims, str(encoding["char_dim_name"])), attributes=array.attributes)
 
 

@@ -71,11 +71,6 @@ class Job:
         if self.scan.errors == "warn":
             warnings.warn(text, InsituWarning, stacklevel=3)
 
-    def __call__(self, urls: Sequence[Any]) -> list[Member | Failure]:
-        """Return the members of some files, in order."""
-        memory = DecodingMemory()
-        return [self.one(url, memory) for url in urls]
-
     def one(self, url: Any, memory: DecodingMemory | None = None) -> Member | Failure:
         """Return the member of one file."""
         try:

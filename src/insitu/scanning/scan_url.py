@@ -14,6 +14,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+from insitu.errors import error_context
 from insitu.formats import scan_folder, scan_format
 from insitu.formats.containers import open_location, parse_entry_url
 from insitu.formats.scan_request import ScanRequest
@@ -60,7 +61,8 @@ def scan_stored(url: Location, options: ScanOptions) -> VirtualGroup:
         from insitu import references
 
         tree = references.tree_from_document(url, errors=_format_errors(options))
-        return _to_request(options).select(tree, url="references in memory")
+        with error_context(url="references in memory"):
+            return _to_request(options).select(tree)
     if isinstance(url, PathLike):
         url = os.fspath(url)
     if isinstance(url, str):
@@ -147,7 +149,8 @@ def _scan_collection(url: str, options: ScanOptions) -> VirtualGroup | None:
     if references.can_be_references(url):
         found = references.open_references(url, **opening)
         if found is not None:
-            found = request.select(found, url=url)
+            with error_context(url=url):
+                found = request.select(found)
             if options.verify == "open":
                 references.check(found, storage_options=storage_options).raise_stale()
             return apply_verify(found, options.verify)
@@ -156,7 +159,8 @@ def _scan_collection(url: str, options: ScanOptions) -> VirtualGroup | None:
         return stored
     if url.endswith("/") and references.repository_exists(url, storage_options):
         found = references.open_references(url, format="icechunk", **opening)
-        return None if found is None else request.select(found, url=url)
+        with error_context(url=url):
+            return None if found is None else request.select(found)
     return None
 
 

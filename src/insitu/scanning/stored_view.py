@@ -74,9 +74,7 @@ def _is_decoded_in_memory(array: VirtualArray) -> bool:
 
 def stored_tree(tree: VirtualGroup, load: Load) -> VirtualGroup:
     """Return the tree with every array as its files hold it."""
-    arrays = {name: stored_view(array, name, load) for name, array in tree.arrays.items()}
-    groups = {name: stored_tree(group, load) for name, group in tree.groups.items()}
-    return replace(tree, arrays=arrays, groups=groups)
+    return tree.map_arrays(lambda name, array: stored_view(array, name, load))
 
 
 def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
@@ -113,11 +111,11 @@ def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:
     others = [name for name in tree.coordinates if name in tree.arrays and tree.arrays[name].dims != (name,)]
     arrays: dict[str, VirtualArray] = {}
     for name, array in tree.arrays.items():
-        said = "coordinates" in array.encoding or "coordinates" in array.attributes
+        is_named = "coordinates" in array.encoding or "coordinates" in array.attributes
         mine = [
             other for other in others if set(tree.arrays[other].dims) <= set(array.dims) and tree.arrays[other].dims
         ]
-        if mine and not said and name not in tree.coordinates:
+        if mine and not is_named and name not in tree.coordinates:
             array = replace(array, encoding={**array.encoding, "coordinates": " ".join(sorted(mine))})
         arrays[name] = array
     return arrays
@@ -198,10 +196,10 @@ def _encode_values(array: VirtualArray, name: str | None, load: Load) -> Virtual
     encoded = encode_cf_variable(variable, name=name)
     stored = np.asarray(encoded.values)
     texts = stored.dtype.kind == "O"
-    held = in_memory(stored.astype(str) if texts else stored)
-    if held is not None and texts:
-        held = replace(held, dtype=np.dtype(object))
-    if held is None:
+    stored_array = in_memory(stored.astype(str) if texts else stored)
+    if stored_array is not None and texts:
+        stored_array = replace(stored_array, dtype=np.dtype(object))
+    if stored_array is None:
         raise UnsupportedError(
             f"values of type {array.dtype} cannot be encoded as a file would store them", variable=name
         )
@@ -209,7 +207,7 @@ def _encode_values(array: VirtualArray, name: str | None, load: Load) -> Virtual
     attributes = {**encoded.attrs, **digits}
     if stored.dtype.kind in "fc" and "_FillValue" not in variable.encoding:
         attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, but no file has
-    return replace(held, dims=array.dims, attributes=attributes)
+    return replace(stored_array, dims=array.dims, attributes=attributes)
 
 
 def _mark_missing_texts(variable: Any) -> None:

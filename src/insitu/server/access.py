@@ -22,7 +22,7 @@ from insitu.server.request_context import current_request
 
 __all__ = ["AccessMiddleware", "find_client", "get_client"]
 
-error_log = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 PUBLIC = frozenset(
     {"/", "/health", "/ready", "/openapi.json", "/.well-known/reductionist-schema", "/explorer/api/server"}
 )
@@ -99,7 +99,7 @@ class AccessMiddleware:
             await error_response(error)(scope, receive, send)
             return
         except sqlite3.Error as problem:  # a full disk: rather serve without counting than nobody
-            error_log.error("quotas cannot be counted: %s", problem)
+            serve_log.error("quotas cannot be counted: %s", problem)
             await self.app(scope, receive, send)
             return
         usage, sent, refused = RequestUsage(quotas, key), 0, False

@@ -36,14 +36,15 @@ from insitu.server.batch import batch_routes
 from insitu.server.error_responses import RequestError, error_response, json_error_response
 from insitu.server.explorer.api_routes import explorer_routes, open_first_archive
 from insitu.server.explorer.guarded_app import GuardedApp
-from insitu.server.jobs import BatchRequest, parse_scan_request
+from insitu.server.jobs import parse_scan_request
 from insitu.server.process_end import end_with_parent
 from insitu.server.reductionist.routes import reductionist_routes
 from insitu.server.reloading import follow_reloads
 from insitu.server.request_body import SMALL_REQUEST_BYTES, read_body
 from insitu.server.request_log import RequestLogMiddleware
 from insitu.server.request_spans import open_spans
-from insitu.server.requested_arrays import add_login, storage_options
+from insitu.server.requested_arrays import archive_options
+from insitu.server.scanned_archives import SCAN_BYTES
 from insitu.server.settings import Settings
 from insitu.server.worker import CANCEL_SECONDS, Worker
 from insitu.server.zarr_view import zarr_routes
@@ -60,8 +61,6 @@ SWITCH_SECONDS = 0.001
 
 The event loop waits so long several times for each request while a thread decodes a large message.
 """
-SCAN_BYTES = 32 << 20
-"""Bytes that are counted for a scan: metadata of one archive."""
 
 
 def scan_routes(worker: Worker) -> list[BaseRoute]:
@@ -82,9 +81,7 @@ def scan_routes(worker: Worker) -> list[BaseRoute]:
 
 def _scan_to_wire(worker: Worker, body: bytes, kind: str, who: Credentials) -> bytes:
     url, group, options = parse_scan_request(body, kind)
-    chosen = storage_options(worker, BatchRequest((), options), who)
-    worker.roots.check(url, chosen)
-    add_login(chosen, url, who)
+    chosen = archive_options(worker, url, who, options)
     place = worker.copies.checked_path(url, chosen)
 
     def make() -> bytes:

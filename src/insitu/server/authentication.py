@@ -20,7 +20,7 @@ from insitu.errors import InsituError
 
 __all__ = ["Credentials", "TokenError", "Tokens", "check_tokens", "identify", "read_tokens"]
 
-error_log = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 
 
 class TokenError(InsituError, PermissionError):
@@ -94,7 +94,7 @@ class Tokens:
             if seen != self._seen:
                 self._read, self._seen = read_tokens(self._path), seen
         except (OSError, UnicodeDecodeError):
-            error_log.warning("cannot read the token file; the tokens that it held last are still accepted")
+            serve_log.warning("cannot read the token file; the tokens that it held last are still accepted")
         return (*self._given, *self._read)
 
 

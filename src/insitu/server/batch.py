@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from insitu.active.message_decoder import MAX_ITEMS
 from insitu.active.wire import dtype_to_wire, values_to_wire
 from insitu.cancellation import Deadline, check_deadline
 from insitu.errors import InsituError, StaleSourceError
@@ -27,19 +28,28 @@ from insitu.server.access import get_client
 from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ClientCache
 from insitu.server.client_source_pools import RequestSources
-from insitu.server.declared_cost import PREPARATION_BYTES, body_cost, declared_cost, max_items
-from insitu.server.error_responses import error_response, public_message
+from insitu.server.error_responses import RequestTooLargeError, error_response, public_message
 from insitu.server.job_memory import BLOCK_BYTES
 from insitu.server.jobs import BatchRequest, parse_batch
 from insitu.server.request_body import SMALL_REQUEST_BYTES, count_body_items, read_body
-from insitu.server.requested_arrays import find_array, report_archive_on_refusal, storage_options
+from insitu.server.requested_arrays import find_array, storage_options
+from insitu.server.roots import report_archive_on_refusal
 from insitu.server.run_job import PreparedJob, prepare_job, read_job, reduce_job
+from insitu.server.settings import Limits
 from insitu.server.worker import Worker
 
 __all__ = ["batch_routes"]
 
 PIECE_BYTES = 1 << 20
 """Largest piece of a response that is sent at a time."""
+PREPARATION_BYTES = 1 << 20
+"""Bytes that are counted for the preparation of a request, in addition to its body."""
+ITEM_BYTES = 72
+"""Bytes of the smallest decoded item of a body:
+an empty list, and the reference to it in another list.
+"""
+ELEMENT_BYTES = 32
+"""Bytes for a number of a column, with temporary copies."""
 MEDIA_TYPE = "application/cbor-seq"
 
 AnswerJob = Callable[[int, PreparedJob, ReadContext], Iterator[bytes]]
@@ -75,10 +85,10 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
                 async def begin() -> AsyncIterator[bytes]:
                     ready = await _prepare(worker, body, kind, who, reducing)
                     # Of values that are read, a block, its copy, and chunks that lie in two blocks.
-                    held = ready.cost if reducing else min(ready.cost, 4 * BLOCK_BYTES)
+                    paused_bytes = ready.cost if reducing else min(ready.cost, 4 * BLOCK_BYTES)
                     return await worker.stream(
                         ready.cost,
-                        held,
+                        paused_bytes,
                         lambda deadline: _stream_pieces(_answer_batch(worker, ready, deadline, answer_job)),
                     )
 
@@ -101,27 +111,49 @@ def batch_routes(worker: Worker) -> list[BaseRoute]:
 
 async def _prepare(worker: Worker, body: bytes, kind: str, who: Credentials, reducing: bool) -> PreparedBatch:
     """Return the batch in a body, ready to run."""
-    most = max_items(worker.limits)
+    most = _max_items(worker.limits)
     items = min(len(body), most)  # at most: a byte may be an empty list
     if len(body) > SMALL_REQUEST_BYTES:  # counting is cheaper than keeping so much memory from others
         items = await worker.run(PREPARATION_BYTES, lambda deadline: count_body_items(body, kind, most))
-    cost = body_cost(body, items)
+    cost = _body_cost(body, items)
 
     def parse_and_prepare(deadline: Deadline) -> tuple[BatchRequest, PreparedBatch | None]:
         parsed = parse_batch(body, kind, reducing=reducing, most=most)
         # Else its tables take more memory than was admitted so far.
-        is_small = declared_cost(parsed, worker.limits) <= PREPARATION_BYTES
+        is_small = _declared_cost(parsed, worker.limits) <= PREPARATION_BYTES
         return parsed, _prepare_batch(worker, parsed, who) if is_small else None
 
     batch, ready = await worker.run(cost, parse_and_prepare)
     if ready is None:
-        more = cost + declared_cost(batch, worker.limits)
+        more = cost + _declared_cost(batch, worker.limits)
         ready = await worker.run(more, lambda deadline: _prepare_batch(worker, batch, who))
     return ready
 
 
+def _max_items(limits: Limits) -> int:
+    """Return how many items the body of a request may have."""
+    return min(MAX_ITEMS, limits.memory // (2 * ITEM_BYTES))
+
+
+def _body_cost(body: bytes, items: int) -> int:
+    """Return about how many bytes the body of a request takes once its items are decoded."""
+    return PREPARATION_BYTES + len(body) + ITEM_BYTES * items
+
+
+def _declared_cost(batch: BatchRequest, limits: Limits) -> int:
+    """Return about how many bytes the columns of a batch take once expanded;
+    an error if that is too much.
+    """
+    cost = ELEMENT_BYTES * batch.declared
+    if cost > limits.memory // 2:
+        raise RequestTooLargeError(
+            f"tables and selections of {batch.declared} numbers are larger than the memory of this server allows"
+        )
+    return cost
+
+
 def _prepare_batch(worker: Worker, batch: BatchRequest, who: Credentials) -> PreparedBatch:
-    options = storage_options(worker, batch, who)
+    options = storage_options(worker, batch.options, who)
     whose = f"{who.digest} {sorted(batch.options.items())}"
     tasks = []
     for job in batch.jobs:
@@ -170,7 +202,8 @@ def _answer_batch(worker: Worker, ready: PreparedBatch, deadline: Deadline, answ
             for number, task in enumerate(ready.tasks):
                 opened.cache = ready.cache if task.is_cached else None
                 deadline.threads = task.memory.threads
-                with report_archive_on_refusal(*task.job.arrays):
+                archive = next((request.url for request in task.job.arrays if request.url is not None), None)
+                with report_archive_on_refusal(archive):
                     yield from answer_job(number, task, context)
         yield _final_item(tally, len(ready.tasks))
     finally:

@@ -18,7 +18,7 @@ from insitu.errors import InsituError
 
 __all__ = ["CertificateFiles", "context_factory", "reloading_context"]
 
-error_log = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
             seen = found
             try:
                 current = files.context()
-                error_log.info("the TLS files have changed and were read again")
+                serve_log.info("the TLS files have changed and were read again")
             except InsituError as problem:
-                error_log.error("the TLS files have changed, the old ones stay in use: %s", problem)
+                serve_log.error("the TLS files have changed, the old ones stay in use: %s", problem)
         if current is not first:
             connection.context = current
 

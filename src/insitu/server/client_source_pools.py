@@ -68,14 +68,14 @@ class ClientSourcePools:
     def for_client(self, who: Credentials, options: Mapping[str, Any]) -> SourcePool:
         """Return the pool of a client, whose sources are opened with these options."""
         key = (who.digest, to_hashable(options))
-        gone: list[_ClientSources] = []
+        evicted: list[_ClientSources] = []
         with self._lock:  # one pool for each client, though several requests ask at once
             found = self._pools.get(key)
             if found is None or time.monotonic() - found.since > MAX_AGE_SECONDS:
                 given = dict(options)
                 found = _ClientSources(lambda source: self._copies.open(source, given), self._copies.path)
-                gone = self._pools.put(key, found)
-        for pool in gone:
+                evicted = self._pools.put(key, found)
+        for pool in evicted:
             pool.close()
         return found
 

@@ -91,7 +91,7 @@ def job_memory(limits: Limits, job: BatchJob, expression: Expression, need: Cost
             f"within the limit of {limits.seconds:g} s"
         )
     threads, decoding = _decoding_memory(limits, need, FOLD_BYTES if job.methods else BATCH_BYTES)
-    held = need.plan + _result_bytes(limits, job, expression)
+    nbytes = need.plan + _result_bytes(limits, job, expression)
     block, columns = _whole_values(limits, job, expression, need)
     if is_stored(expression):
         # Chunks are kept for the next block that is read; a reduction takes each once.
@@ -99,8 +99,8 @@ def job_memory(limits: Limits, job: BatchJob, expression: Expression, need: Cost
     else:
         boxes, evaluated = _box_memory(limits, expression, need, min(threads_at_once(), threads), block)
         decoding *= 2  # a box has threads of its own
-    held += min(decoding, 2 * need.bytes_decoded + FOLD_BYTES) + min(boxes.chunks, need.bytes_decoded)
-    return JobMemory(threads, held + columns + evaluated, boxes)
+    nbytes += min(decoding, 2 * need.bytes_decoded + FOLD_BYTES) + min(boxes.chunks, need.bytes_decoded)
+    return JobMemory(threads, nbytes + columns + evaluated, boxes)
 
 
 def _decoding_memory(limits: Limits, need: Cost, far_bytes: int) -> tuple[int, int]:
@@ -190,13 +190,13 @@ def _box_memory(limits: Limits, expression: Expression, need: Cost, width: int, 
     elements = min(REDUCED_BYTES // itemsize, limits.memory // (4 * MOST_ROOMS * width * need.bytes_per_element))
     if elements < LEAST_ELEMENTS:
         raise RequestTooLargeError("the expression has too many operations for the memory of this server")
-    held = members + width * need.bytes_per_element * min(MOST_ROOMS * elements, expression.size)
+    nbytes = members + width * need.bytes_per_element * min(MOST_ROOMS * elements, expression.size)
     chunks, part = min(limits.memory // 8, CHUNK_BYTES), elements * itemsize
     # The first box of a reduction is the largest.
     first = next(iterate_boxes(expression, reduction_memory()), ())
     box = math.prod(side.stop - side.start for side in first) * itemsize
     if box > limits.memory // 8:  # of chunks that are too large to be put together
-        return BoxMemory(part, chunks, block, cuts_chunks=True, part=part), held
+        return BoxMemory(part, chunks, block, cuts_chunks=True, part=part), nbytes
     at_once = min(width, limits.memory // 8 // max(box, 1))
     put_together = at_once * box if box > MOST_ROOMS * part else 0  # else it is evaluated whole
-    return BoxMemory(REDUCED_BYTES, chunks, block, part=part, at_once=at_once), held + put_together
+    return BoxMemory(REDUCED_BYTES, chunks, block, part=part, at_once=at_once), nbytes + put_together

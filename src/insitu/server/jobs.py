@@ -19,7 +19,7 @@ from insitu.active.message_decoder import MAX_ITEMS
 from insitu.active.wire import declared_elements, excerpt, selection_from_wire, values_from_wire
 from insitu.active.wire_array import array_from_wire
 from insitu.active.wire_expression import expression_from_wire
-from insitu.codecs.registry import ALIASES, CODECS, OUTSIDE_VALUES
+from insitu.codecs.registry import OUTSIDE_VALUES, is_own
 from insitu.errors import CodecError
 from insitu.expressions.node_table import ArrayNode, NodeTable
 from insitu.model import Selection, VirtualArray
@@ -74,10 +74,7 @@ class ArrayRequest:
         for tile in array.tiles:
             for encoding in tile.encodings:
                 for codec in encoding.codecs:
-                    name = codec.name.removeprefix("numcodecs.")
-                    # Only codecs of insitu: a class that another package
-                    # registered may do anything with its configuration.
-                    if ALIASES.get(name, name) not in CODECS and name not in OUTSIDE_VALUES:
+                    if not is_own(codec.name) and codec.name not in OUTSIDE_VALUES:
                         raise CodecError(f"this server does not decode the codec {codec.name!r}", codec=codec.name)
         return array
 

@@ -36,8 +36,8 @@ SAMPLED_BYTES = 1 << 20
 """Bytes of a chunk that are compared, at most."""
 MAX_REMEMBERED = 4096
 """Number of copies of which the result is remembered."""
-PATIENCE = {"retries": 1, "connect_timeout": 5, "timeout": 20}
-"""Of comparing: the URL may lead to where this machine cannot reach."""
+COMPARE_OPTIONS = {"retries": 1, "connect_timeout": 5, "timeout": 20}
+"""Storage options of comparing: the URL may lead to where this machine cannot reach."""
 
 
 class LocalCopies:
@@ -155,7 +155,9 @@ def _compare_bytes(
     None if it is equal.
     """
     try:
-        with open_source(source.url, {**options_for(source.url, options), **PATIENCE}, expected=source) as remote:
+        with open_source(
+            source.url, {**options_for(source.url, options), **COMPARE_OPTIONS}, expected=source
+        ) as remote:
             comparison = remote.describe().compare(found, copied=True)
             if comparison.same is False:
                 return _stale_copy_error(source.url, comparison.reason)

@@ -152,17 +152,14 @@ def multiprocess_folder(workers: int) -> Iterator[None]:
     process and needs none.
     """
     given = os.environ.get(ENVIRONMENT_VARIABLE)
-    if given is None and workers == 1:
-        yield
+    if given is None:
+        with worker_folder(FOLDER_PREFIX, ENVIRONMENT_VARIABLE, workers):
+            yield
         return
-    if given is not None:
-        os.makedirs(given, exist_ok=True)
-        for path in Path(given).glob("*.db"):
-            path.unlink(missing_ok=True)
-        yield
-        return
-    with worker_folder(FOLDER_PREFIX, ENVIRONMENT_VARIABLE):
-        yield
+    os.makedirs(given, exist_ok=True)
+    for path in Path(given).glob("*.db"):
+        path.unlink(missing_ok=True)
+    yield
 
 
 def _forget_dead_workers(folder: str) -> None:

@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 
 __all__ = ["end_soon", "end_with_parent", "is_running"]
 
-error_log = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 
 
 def end_with_parent(seconds: float) -> None:
@@ -51,7 +51,7 @@ def end_soon(seconds: float) -> None:
 
 def _wait_and_end(sentinel: int, seconds: float) -> None:
     wait([sentinel])
-    error_log.error("the process that started this worker has gone: the worker ends, too")
+    serve_log.error("the process that started this worker has gone: the worker ends, too")
     os.kill(os.getpid(), signal.SIGTERM)  # the listening socket is closed at once, requests are finished
     time.sleep(seconds)
     os._exit(1)

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ __all__ = [
     "quota_folder",
 ]
 
-error_log = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 ENVIRONMENT_VARIABLE = "INSITU_QUOTA_FOLDER"
 """Names the folder of the counts."""
 FOLDER_PREFIX = "insitu-quotas-"
@@ -98,17 +98,12 @@ def _key(token: str | None) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-@contextmanager
-def quota_folder(workers: int) -> Iterator[None]:
+def quota_folder(workers: int) -> AbstractContextManager[str | None]:
     """Let the worker processes that start within the `with` block count together; one alone needs no folder.
 
     A server without quotas may get some later, when it reads its options again.
     """
-    if workers < 2:
-        yield
-        return
-    with worker_folder(FOLDER_PREFIX, ENVIRONMENT_VARIABLE):
-        yield
+    return worker_folder(FOLDER_PREFIX, ENVIRONMENT_VARIABLE, workers)
 
 
 class Quotas:
@@ -185,7 +180,7 @@ class Quotas:
                 )
         except sqlite3.Error as problem:
             if not self._closed:  # work may end after the server
-                error_log.error("quotas cannot be counted: %s", problem)
+                serve_log.error("quotas cannot be counted: %s", problem)
 
     def close(self) -> None:
         """Close the file."""

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from insitu.errors import InsituError
@@ -30,14 +30,9 @@ _reloader: SettingsReloader | None = None
 """Of the process that was started, if it serves itself."""
 
 
-@contextmanager
-def reload_folder(workers: int) -> Iterator[str | None]:
+def reload_folder(workers: int) -> AbstractContextManager[str | None]:
     """Make the folder by which several workers that start within the `with` block get new settings; None for one."""
-    if workers < 2:
-        yield None
-        return
-    with worker_folder(FOLDER_PREFIX, FOLDER_VARIABLE) as folder:
-        yield folder
+    return worker_folder(FOLDER_PREFIX, FOLDER_VARIABLE, workers)
 
 
 class SettingsReloader:

@@ -43,11 +43,11 @@ class Reply:
         The connection; None if there is none that could be watched.
     """
 
-    __slots__ = ("held", "is_complete", "mark", "read", "transport", "written")
+    __slots__ = ("is_complete", "mark", "paused_bytes", "read", "transport", "written")
 
     def __init__(self, transport: Transport | None) -> None:
         self.transport = transport
-        self.held = 0
+        self.paused_bytes = 0
         """Bytes that its computation holds while it is paused."""
         self.written = 0
         """Bytes that were given to the connection."""
@@ -86,7 +86,7 @@ class ReplyWatch:
     @property
     def waiting_bytes(self) -> int:
         """Bytes that replies hold while they wait for their clients."""
-        return sum(reply.unsent + reply.held for reply in self._replies)
+        return sum(reply.unsent + reply.paused_bytes for reply in self._replies)
 
     def add(self, transport: Transport | None) -> Reply:
         """Return the reply to a request that has come in by a connection; it is watched until all is sent."""
@@ -103,7 +103,7 @@ class ReplyWatch:
 
     def pause(self, reply: Reply, nbytes: int) -> None:
         """Take note that a reply waits for its client and holds so many bytes."""
-        reply.held = nbytes
+        reply.paused_bytes = nbytes
         self.look()
 
     async def run(self) -> None:
@@ -118,7 +118,7 @@ class ReplyWatch:
         for reply in list(self._replies):
             unsent = reply.unsent
             read, elapsed = reply.written - unsent - reply.read, now - reply.mark
-            if not unsent and not reply.held:
+            if not unsent and not reply.paused_bytes:
                 if reply.is_complete:
                     self._replies.discard(reply)
                 reply.mark, reply.read = now, reply.written
@@ -126,12 +126,12 @@ class ReplyWatch:
                 if read < self.rate * elapsed:
                     self._end(reply, "the client reads too slowly")
                 reply.mark, reply.read = now, reply.written - unsent
-        waiting = sorted((r for r in self._replies if r.unsent or r.held), key=lambda reply: reply.rate(now))
-        total = sum(reply.unsent + reply.held for reply in waiting)
+        waiting = sorted((r for r in self._replies if r.unsent or r.paused_bytes), key=lambda reply: reply.rate(now))
+        total = sum(reply.unsent + reply.paused_bytes for reply in waiting)
         for reply in waiting[:-1]:
             if total <= self.limit:
                 return
-            total -= reply.unsent + reply.held
+            total -= reply.unsent + reply.paused_bytes
             self._end(reply, "too many clients read slowly")
 
     def _end(self, reply: Reply, why: str) -> None:

@@ -22,7 +22,7 @@ from insitu.server.worker import Worker
 __all__ = ["RequestLogMiddleware"]
 
 access_log = logging.getLogger("insitu.access")
-error_log = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 
 
 class RequestLogMiddleware:
@@ -75,7 +75,7 @@ class RequestLogMiddleware:
                     raise
                 await self._answer_cancelled(scope, receive, count_and_send, begun=status != 0)
             except Exception:
-                error_log.exception("unexpected exception in %s %s", method, path)
+                serve_log.exception("unexpected exception in %s %s", method, path)
                 if status != 500:
                     raise  # the response has begun: end the connection, so that the client sees it
             finally:
@@ -114,7 +114,7 @@ class RequestLogMiddleware:
         if task is not None:
             task.uncancel()
         if begun:
-            error_log.warning("the server stops: a response is cut off")
+            serve_log.warning("the server stops: a response is cut off")
             return
         await error_response(StoppingError())(scope, receive, send)
 

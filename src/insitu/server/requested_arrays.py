@@ -4,34 +4,33 @@ client may read them; and how their sources are opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 from insitu.cancellation import check_deadline
 from insitu.model import VirtualArray
 from insitu.server.authentication import Credentials
-from insitu.server.jobs import ArrayRequest, BatchRequest
+from insitu.server.jobs import ArrayRequest
 from insitu.server.operator_options import options_at_endpoint
 from insitu.server.reductionist.object_url import RequestLocation
-from insitu.server.roots import refers_outside_error
+from insitu.server.roots import report_archive_on_refusal
 from insitu.server.worker import Worker
-from insitu.sources.access_policy import RefusedError
 from insitu.sources.address import scheme_of
 from insitu.sources.http.login import basic_auth_header
 from insitu.sources.storage_options import is_prefix
 
-__all__ = ["add_login", "chunk_options", "find_array", "report_archive_on_refusal", "storage_options"]
+__all__ = ["add_login", "archive_options", "chunk_options", "find_array", "storage_options"]
 
 
-def storage_options(worker: Worker, batch: BatchRequest, who: Credentials) -> dict[str, Any]:
-    """Return how to open sources:
+def storage_options(worker: Worker, given: Mapping[str, Any], who: Credentials) -> dict[str, Any]:
+    """Return how to open sources for a client that gives some options itself:
     the server's own options by URL prefix, else the client's credentials, else the server's own
     options for everything, else anonymously. Of `insitu explore` the user is the client, whose own
     credentials hold.
     """
-    own, given = worker.settings.storage_options, dict(batch.options)
+    own, given = worker.settings.storage_options, dict(given)
     given.pop("anon", None)  # only the operator lends what the machine has
     if given.get("endpoint_url"):
         own = options_at_endpoint(own, str(given["endpoint_url"]))
@@ -45,10 +44,20 @@ def storage_options(worker: Worker, batch: BatchRequest, who: Credentials) -> di
     return options
 
 
+def archive_options(
+    worker: Worker, url: str, who: Credentials, given: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return how a client opens an archive; an error if the client may not read it."""
+    options = storage_options(worker, given, who)
+    worker.roots.check(url, options)
+    add_login(options, url, who)
+    return options
+
+
 def chunk_options(worker: Worker, location: RequestLocation, who: Credentials) -> dict[str, Any]:
     """Return how to open the object of a Reductionist request."""
     if location.interface == "s3":
-        return _without_cache(storage_options(worker, BatchRequest((), location.options), who))
+        return _without_cache(storage_options(worker, location.options, who))
     options = _without_cache(worker.settings.storage_options)
     add_login(options, location.url, who)
     return options
@@ -93,23 +102,9 @@ def find_array(
         for source in (source for tile in array.tiles for source in _listed_sources(tile.chunks.sources)):
             add_login(options, source.url, who)
     for url in {source.url for tile in array.tiles for source in _listed_sources(tile.chunks.sources)}:
-        with report_archive_on_refusal(request):
+        with report_archive_on_refusal(request.url):
             worker.roots.check(url, options)
     return array
-
-
-@contextmanager
-def report_archive_on_refusal(*requests: ArrayRequest) -> Iterator[None]:
-    """Turn a refused source into an error that names the client's archive,
-    not what the archive refers to.
-    """
-    try:
-        yield
-    except RefusedError:
-        named = [request.url for request in requests if request.url is not None]
-        if not named:
-            raise
-        raise refers_outside_error(named[0]) from None
 
 
 def _listed_sources(sources: Any) -> Any:

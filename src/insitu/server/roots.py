@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlsplit
@@ -21,7 +22,7 @@ from insitu.sources.address import Address, StoreKind, bucket_address, file_url_
 from insitu.sources.globs import is_glob
 from insitu.sources.redaction import redact_url
 
-__all__ = ["Roots", "local_path", "refers_outside_error", "split_root"]
+__all__ = ["Roots", "local_path", "report_archive_on_refusal", "split_root"]
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _PATH_START = re.compile(r"[/~.\\]|[A-Za-z]:[/\\]")
@@ -212,13 +213,21 @@ class Roots:
             )
 
 
-def refers_outside_error(archive: str) -> RefusedError:
-    """Return the error for an archive under the roots that refers to objects outside of them."""
-    return RefusedError(
-        "the archive lies under the roots of this server, but refers to objects that do not",
-        url=redact_url(archive),
-        hint="Ask the operator of the server to add the folder or URL prefix of these objects as a root",
-    )
+@contextmanager
+def report_archive_on_refusal(archive: str | None) -> Iterator[None]:
+    """Turn the refusal of a source into an error that names the client's archive, not what the archive refers to; with
+    None, a client that names its sources itself, it stays as it is.
+    """
+    try:
+        yield
+    except RefusedError:
+        if archive is None:
+            raise
+        raise RefusedError(
+            "the archive lies under the roots of this server, but refers to objects that do not",
+            url=redact_url(archive),
+            hint="Ask the operator of the server to add the folder or URL prefix of these objects as a root",
+        ) from None
 
 
 def split_root(root: str) -> tuple[str, str | None]:

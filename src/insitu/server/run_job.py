@@ -32,7 +32,7 @@ from insitu.model import Selection, Stride, VirtualArray
 from insitu.reading import ChunkCache, ReadContext
 from insitu.reducing.expression_values import ExpressionValues
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduce_expression import group_expression, open_values, reduce_expression, weigh_expression
+from insitu.reducing.reduce_expression import fold_expression, open_values, reduce_expression
 from insitu.server.job_memory import BLOCK_BYTES, JobMemory, job_memory
 from insitu.server.jobs import BatchJob
 from insitu.server.settings import Limits
@@ -108,10 +108,8 @@ def reduce_job(task: PreparedJob, context: ReadContext) -> tuple[Results, list[l
         if job.partial:
             with open_values(expression, memory=memory) as values:
                 found = dict(job.folding(values).fold_whole())
-        elif job.weights is not None:
-            found = weigh_expression(expression, job.weights, query, memory=memory)
-        elif job.groups is not None:
-            found = group_expression(expression, job.groups, query, memory=memory)
+        elif job.weights is not None or job.groups is not None:
+            found = fold_expression(expression, job.folding, memory=memory)
         else:
             found = reduce_expression(expression, query, memory=memory)
     return found, warned.messages

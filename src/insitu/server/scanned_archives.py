@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.archive import Archive
+from insitu.archive import open_variable
 from insitu.cancellation import check_deadline
 from insitu.lru import LruCache
 from insitu.model import VirtualArray
@@ -16,7 +16,10 @@ from insitu.server.keyed_locks import KeyedLocks
 from insitu.server.metrics import Metrics
 from insitu.server.roots import local_path
 
-__all__ = ["ScanCache", "content_version"]
+__all__ = ["SCAN_BYTES", "ScannedArchives", "content_version"]
+
+SCAN_BYTES = 32 << 20
+"""Bytes that are counted for opening an archive: its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class _CachedScan:
     state: Any = None
 
 
-class ScanCache:
+class ScannedArchives:
     """LRU cache of the metadata of archives, per client.
 
     Parameters
@@ -125,6 +128,5 @@ def content_version(url: str) -> Any:
 
 def scan_array(url: str, variable: str, options: Mapping[str, Any], *, decode: bool) -> VirtualArray:
     """Return a variable as xarray would show it, or as it is stored."""
-    group, _, name = variable.strip("/").rpartition("/")
-    archive = Archive.open(url, many=False, group=group or None, variables=[name], storage_options=options)
+    archive, name = open_variable(url, variable, many=False, storage_options=options)
     return archive.array(name, decode=decode)

@@ -29,14 +29,14 @@ from insitu.server.reductionist.load_chunk import ChunkLoader
 from insitu.server.reply_watch import Reply, ReplyWatch
 from insitu.server.request_context import current_request
 from insitu.server.roots import Roots
-from insitu.server.scanned_archives import ScanCache
+from insitu.server.scanned_archives import ScannedArchives
 from insitu.server.settings import Settings
 from insitu.sources.access_policy import has_access_policy, set_access_policy
 from insitu.sources.http.deadline import cut_cancelled_requests
 
 __all__ = ["Worker"]
 
-error_log = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 Answer = TypeVar("Answer")
 THREADS_PER_CORE = 8
 """More than one thread per core, because requests mostly wait for storage."""
@@ -63,7 +63,7 @@ class Worker:
         self.cache = ChunkCache(limits.cache)
         self.metrics = Metrics()
         self.loader = ChunkLoader(self.source_pools, self.cache, limits, self._local_copy, self.metrics)
-        self.scans = ScanCache(limits.scans, limits.fresh, self.metrics)
+        self.scans = ScannedArchives(limits.scans, limits.fresh, self.metrics)
         self.quotas = Quotas.from_environment(parse_quotas(settings.quotas)) if settings.quotas else None
         threads = settings.threads or THREADS_PER_CORE * count_cores()
         self.admission = Admission(limits.memory, limits.queue, limits.wait, threads)
@@ -123,7 +123,7 @@ class Worker:
         for thread in list(self.pool._threads):
             thread.join(max(until - time.monotonic(), 0.0))
         if any(thread.is_alive() for thread in self.pool._threads):
-            error_log.error("some requests did not stop within %g s and are abandoned", CANCEL_SECONDS)
+            serve_log.error("some requests did not stop within %g s and are abandoned", CANCEL_SECONDS)
             if self.owns_process:
                 end_soon(FAREWELL_SECONDS)
         self.source_pools.close()
@@ -212,7 +212,7 @@ class Worker:
             deadline.cancelled = True
 
     async def stream(
-        self, cost: int, held: int, work: Callable[[Deadline], Generator[bytes, None, None]]
+        self, cost: int, paused_bytes: int, work: Callable[[Deadline], Generator[bytes, None, None]]
     ) -> AsyncIterator[bytes]:
         """Run a generator on threads and return its pieces as they are made.
 
@@ -224,7 +224,7 @@ class Worker:
         ----------
         cost
             Bytes that it holds while it runs.
-        held
+        paused_bytes
             Bytes that it holds while it is paused.
         work
             Makes the generator; it gets its deadline.
@@ -259,7 +259,7 @@ class Worker:
 
         def start(leave: Callable[[], None]) -> None:
             nonlocal paused
-            paused, reply.held = False, 0
+            paused, reply.paused_bytes = False, 0
 
             def on_done(done: asyncio.Future[bool]) -> None:
                 nonlocal paused
@@ -273,7 +273,7 @@ class Worker:
                 else:
                     paused = True
                     pieces.put_nowait(_Paused())
-                    self.replies.pause(reply, held)
+                    self.replies.pause(reply, paused_bytes)
 
             future = loop.run_in_executor(self.pool, context.run, _run_with_deadline, deadline, produce)
             future.add_done_callback(on_done)
@@ -304,7 +304,7 @@ class Worker:
                     yield context.run(making.throw, error)
             finally:
                 deadline.cancelled = True
-                reply.held = 0
+                reply.paused_bytes = 0
                 if paused:
                     context.run(making.close)
 

@@ -25,8 +25,8 @@ LOCK = "lock"
 
 
 @contextmanager
-def worker_folder(prefix: str, variable: str) -> Iterator[str]:
-    """Make a folder that only this user can enter, for as long as the `with` block lasts.
+def worker_folder(prefix: str, variable: str, workers: int = 2) -> Iterator[str | None]:
+    """Make a folder that only this user can enter, for as long as the `with` block lasts; None for a single worker.
 
     Parameters
     ----------
@@ -34,12 +34,17 @@ def worker_folder(prefix: str, variable: str) -> Iterator[str]:
         Of its name. Folders of that prefix whose server was killed are removed.
     variable
         The environment variable by which worker processes find it.
+    workers
+        How many worker processes there are: one alone needs no folder.
     """
+    if workers < 2:
+        yield None
+        return
     _remove_abandoned(prefix)
     folder = tempfile.mkdtemp(prefix=prefix)
     try:
-        with open(os.path.join(folder, LOCK), "w") as held:
-            _lock(held)
+        with open(os.path.join(folder, LOCK), "w") as lock_file:
+            _lock(lock_file)
             os.environ[variable] = folder
             yield folder
     finally:
@@ -54,8 +59,8 @@ def _remove_abandoned(prefix: str) -> None:
         with suppress(OSError):  # of somebody else, of a server that runs, or just being removed by another
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
-            with open(folder / LOCK, "r+") as held:
-                _lock(held)
+            with open(folder / LOCK, "r+") as lock_file:
+                _lock(lock_file)
                 shutil.rmtree(folder, ignore_errors=True)
 
 

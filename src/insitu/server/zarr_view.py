@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 import os
 import re
-import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -23,7 +22,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from insitu.archive import Archive
-from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, NotFoundError
 from insitu.lru import LruCache
 from insitu.reading.zarr_store import ByteSpan, ZarrTree
@@ -34,18 +32,13 @@ from insitu.server.access import get_client
 from insitu.server.authentication import Credentials
 from insitu.server.client_cache import ClientCache
 from insitu.server.error_responses import RequestError, RequestTooLargeError, error_response
-from insitu.server.jobs import BatchRequest
-from insitu.server.keyed_locks import KeyedLocks
-from insitu.server.requested_arrays import add_login, storage_options
-from insitu.server.roots import refers_outside_error
-from insitu.server.scanned_archives import content_version
+from insitu.server.requested_arrays import archive_options
+from insitu.server.roots import report_archive_on_refusal
+from insitu.server.scanned_archives import SCAN_BYTES, content_version
 from insitu.server.worker import Worker
-from insitu.sources.access_policy import RefusedError
 
 __all__ = ["zarr_routes"]
 
-SCAN_BYTES = 32 << 20
-"""Bytes that are counted for the scan of an archive."""
 ENCODED_CACHE_BYTES = 64 << 20
 """Size of the cache of newly encoded chunks: clients such as GDAL request them in several ranges.
 """
@@ -60,7 +53,7 @@ PREFLIGHT_HEADERS = {
 
 def zarr_routes(worker: Worker) -> list[BaseRoute]:
     """Return the routes `/zarr/…` and `/zarr2/…`."""
-    view = _ZarrTreeCache(worker)
+    views = _ZarrViews(worker)
 
     def route(zarr_format: int) -> Any:
         async def answer(request: Request) -> Response:
@@ -68,9 +61,9 @@ def zarr_routes(worker: Worker) -> list[BaseRoute]:
                 who = get_client(request)
                 url, key = archive_and_key(request.path_params["rest"])
                 wanted = _parse_range(request.headers.get("range"))
-                cached = await worker.run(SCAN_BYTES, lambda deadline: view.open(url, zarr_format, who))
-                cost = view.cost(cached.tree, key)
-                found = await worker.run(cost, lambda deadline: _get_object(view, cached, url, key, wanted))
+                opened = await worker.run(SCAN_BYTES, lambda deadline: views.open(url, zarr_format, who))
+                cost = views.cost(opened.tree, key)
+                found = await worker.run(cost, lambda deadline: _get_object(views, opened, url, key, wanted))
             except InsituError as error:
                 return error_response(error)
             return _object_response(found, wanted, key)
@@ -142,56 +135,44 @@ def _parse_range(header: str | None) -> _RequestedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class _CachedTree:
+class _OpenedTree:
     """An archive that was scanned, as a Zarr tree."""
 
     tree: ZarrTree
-    version: Any
-    since: float
     number: int
     """Unique number, for keys of the cache of encoded chunks."""
 
 
-class _ZarrTreeCache:
-    """LRU cache of the archives that clients read as Zarr stores."""
+class _ZarrViews:
+    """The archives that clients read as Zarr stores."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self._trees: LruCache[Hashable, _CachedTree] = LruCache(worker.limits.scans)
-        self._making = KeyedLocks()
         self._numbers = count()
         self._encoded: LruCache[tuple[int, str], bytes] = LruCache(ENCODED_CACHE_BYTES, len, min_items=1)
 
-    def open(self, url: str, zarr_format: int, who: Credentials) -> _CachedTree:
+    def open(self, url: str, zarr_format: int, who: Credentials) -> _OpenedTree:
         """Return an archive; scan it if it is not cached or has changed."""
-        options = storage_options(self.worker, BatchRequest((), {}), who)
-        self.worker.roots.check(url, options)
-        add_login(options, url, who)
-        key = (who.digest, url, zarr_format, self.worker.generation)
+        options = archive_options(self.worker, url, who)
         place = self.worker.copies.checked_path(url, options)
-        version = content_version(place)
-        with self._making.hold(key):  # if several requests need one archive, one of them scans it
-            cached = self._trees.get(key)
-            fresh = cached is not None and time.monotonic() - cached.since < self.worker.limits.fresh
-            if cached is not None and cached.version == version and (version is not None or fresh):
-                return cached
-            self.worker.metrics.add("insitu_scans_total", 1)
-            compression = "gzip" if zarr_format == 3 else "zlib"
+
+        def make() -> _OpenedTree:
             found = Archive.open(place, errors="warn", storage_options=options).tree
             tree = ZarrTree(
                 zarr_tree(found, make_loader(options)),
                 zarr_format,
-                compression,
+                "gzip" if zarr_format == 3 else "zlib",
                 portable=True,
                 storage_options=options,
                 cache=ClientCache(self.worker.cache, who, {}),
                 opener=lambda source: self.worker.copies.open(source, options),
             )
             tree.documents  # noqa: B018  built now, while only requests for this archive wait
-            check_deadline()  # a scan that was cancelled may be incomplete
-            made = _CachedTree(tree, version, time.monotonic(), next(self._numbers))
-            self._trees.put(key, made)
-            return made
+            return _OpenedTree(tree, next(self._numbers))
+
+        key = ("zarr", who.digest, url, zarr_format, self.worker.generation)
+        opened: _OpenedTree = self.worker.scans.get(key, place, make, lambda: [content_version(place)])
+        return opened
 
     def cost(self, tree: ZarrTree, key: str) -> int:
         """Return about how many bytes the response to a request holds."""
@@ -209,9 +190,9 @@ class _ZarrTreeCache:
             )
         return size
 
-    def get(self, cached: _CachedTree, key: str, wanted: _RequestedRange) -> _ObjectBytes | None:
+    def get(self, opened: _OpenedTree, key: str, wanted: _RequestedRange) -> _ObjectBytes | None:
         """Return the requested range of a key; None if there is no such key."""
-        tree = cached.tree
+        tree = opened.tree
         document = tree.documents.get(key)
         if document is not None:
             return _ObjectBytes(wanted.span.of(document), len(document))
@@ -219,7 +200,7 @@ class _ZarrTreeCache:
         if place is None:
             return None
         if isinstance(tree.views[place[0]], EncodedChunks):
-            whole = self._encoded.get_or_load((cached.number, key), lambda: tree.get(key) or b"")
+            whole = self._encoded.get_or_load((opened.number, key), lambda: tree.get(key) or b"")
         else:
             found = tree.get(key)
             if found is None:
@@ -229,12 +210,10 @@ class _ZarrTreeCache:
 
 
 def _get_object(
-    view: _ZarrTreeCache, cached: _CachedTree, url: str, key: str, wanted: _RequestedRange
+    views: _ZarrViews, opened: _OpenedTree, url: str, key: str, wanted: _RequestedRange
 ) -> _ObjectBytes | None:
-    try:
-        return view.get(cached, key, wanted)
-    except RefusedError:
-        raise refers_outside_error(url) from None
+    with report_archive_on_refusal(url):
+        return views.get(opened, key, wanted)
 
 
 def _object_response(found: _ObjectBytes | None, wanted: _RequestedRange, key: str) -> Response:

@@ -263,14 +263,15 @@ static PyObject *py_read_ranges(PyObject *module, PyObject *arguments)
         if (PyObject_GetBuffer(objects[view_count], &views[view_count], PyBUF_C_CONTIGUOUS | (view_count == 2 ? PyBUF_WRITABLE : 0)) < 0)
             break;
     int is_valid = view_count == 3;
-    if (is_valid && !ranges_fit(&views[0], &views[1], views[2].len)) {
-        PyErr_SetString(PyExc_ValueError, "the ranges, int64 offsets and lengths, do not fill the target");
-        is_valid = 0;
-    }
     if (is_valid) {
         Py_BEGIN_ALLOW_THREADS
-        done = read_each(descriptor, views[0].buf, views[1].buf, views[0].len / (Py_ssize_t)sizeof(int64_t), views[2].buf);
+        is_valid = ranges_fit(&views[0], &views[1], views[2].len);
+        if (is_valid)
+            done = read_each(descriptor, views[0].buf, views[1].buf, views[0].len / (Py_ssize_t)sizeof(int64_t),
+                             views[2].buf);
         Py_END_ALLOW_THREADS
+        if (!is_valid)
+            PyErr_SetString(PyExc_ValueError, "the ranges, int64 offsets and lengths, do not fill the target");
     }
     while (view_count)
         PyBuffer_Release(&views[--view_count]);

@@ -5,11 +5,10 @@ It is the test double for all code that promises to read little.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
+from insitu.forking import fork_safe_lock
 from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
-from insitu.sources.threads import renew_after_fork
 
 __all__ = ["CountingSource"]
 
@@ -31,13 +30,8 @@ class CountingSource(WrappedSource):
 
     def __init__(self, source: ByteSource) -> None:
         super().__init__(source)
-        self.renew()
-        renew_after_fork(self)
+        self._lock = fork_safe_lock()
         self.reset()
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
 
     def reset(self) -> None:
         """Count from zero again."""

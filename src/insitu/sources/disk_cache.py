@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from insitu.errors import SourceError
-from insitu.sources.threads import renew_after_fork
+from insitu.forking import fork_safe_lock
 
 __all__ = ["DiskCache"]
 
@@ -78,12 +78,7 @@ class DiskCache:
         except OSError as error:
             raise SourceError(f"the cache folder cannot be created: {error.strerror}", url=str(self.folder)) from None
         self._budget = 0
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     @staticmethod
     def key(url: str, version: str, offset: int, length: int) -> str:

@@ -16,19 +16,18 @@ import itertools
 import os
 import secrets
 import stat
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 from insitu.errors import NotFoundError, SourceError
+from insitu.forking import fork_safe_lock
 from insitu.model import Source
 from insitu.sources import tracing
 from insitu.sources.local import LocalSource
 from insitu.sources.protocol import ByteSource, Range, SourceBase
 from insitu.sources.ranges import clip
-from insitu.sources.threads import renew_after_fork
 
 __all__ = ["SCHEME", "FileLike", "FileLikeSource", "find_file_object", "source_from_file"]
 
@@ -88,33 +87,20 @@ class _FileObject:
 
     def __init__(self, file: FileLike, url: str) -> None:
         self.file, self.url = file, url
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = fork_safe_lock()
 
 
-class _FileObjectRegistry:
-    """The file objects that have a lock already."""
-
-    def __init__(self) -> None:
-        self._opened: weakref.WeakValueDictionary[int, _FileObject] = weakref.WeakValueDictionary()
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        self._lock = threading.Lock()
-
-    def enter(self, file: FileLike) -> _FileObject:
-        with self._lock:
-            known = self._opened.get(id(file))
-            if known is None:
-                known = self._opened[id(file)] = _FileObject(file, _url_of(file))
-            return known
+_opened: weakref.WeakValueDictionary[int, _FileObject] = weakref.WeakValueDictionary()
+"""The file objects that have a lock already."""
+_opening = fork_safe_lock()
 
 
-_registry = _FileObjectRegistry()
+def _file_object(file: FileLike) -> _FileObject:
+    with _opening:
+        known = _opened.get(id(file))
+        if known is None:
+            known = _opened[id(file)] = _FileObject(file, _url_of(file))
+        return known
 
 
 def _url_of(file: FileLike) -> str:
@@ -141,7 +127,7 @@ class FileLikeSource(SourceBase):
     """
 
     def __init__(self, file: FileLike) -> None:
-        self._opened = _registry.enter(file)
+        self._opened = _file_object(file)
         self._file, self._url = file, self._opened.url
         try:
             with self._opened.lock:

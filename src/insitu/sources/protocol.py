@@ -216,6 +216,8 @@ def read_into(source: ByteSource, offset: int, buffer: memoryview) -> int:
 
 def copy_to_buffer(data: bytes | memoryview, buffer: memoryview) -> int:
     """Copy bytes into a buffer that may be strided; return how many there were."""
+    if not buffer.nbytes:  # Python casts no view of nothing
+        return 0
     if buffer.c_contiguous:
         buffer.cast("B")[: len(data)] = data
     elif len(data) == buffer.nbytes:

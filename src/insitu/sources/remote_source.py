@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from insitu.forking import fork_safe_lock
 from insitu.model import Source
 from insitu.sources.identity import ObjectIdentity
 from insitu.sources.protocol import Range, SourceBase
 from insitu.sources.range_batch import RequestLimits, fetch_many
 from insitu.sources.ranges import clip
 from insitu.sources.retry_policy import RetryPolicy, retry
-from insitu.sources.threads import renew_after_fork
 from insitu.sources.throttle import throttle_for
 
 __all__ = ["RemoteSource"]
@@ -51,12 +51,7 @@ class RemoteSource(SourceBase):
         self._throttle = throttle_for(host)
         self._body: bytes | None = None
         """The whole object, of a server that sends no ranges."""
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     @property
     def request_bytes(self) -> int:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from insitu.cancellation import carry_deadline, check_deadline
 from insitu.forking import renew_after_fork
 
-__all__ = ["MAX_REQUESTS", "gather", "renew_after_fork"]
+__all__ = ["MAX_REQUESTS", "gather"]
 
 MAX_REQUESTS = 96
 """Requests under way at once. At 50 ms each, 1,000 small ranges then take 0.6 s; a busy server gets

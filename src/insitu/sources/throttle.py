@@ -11,8 +11,9 @@ from __future__ import annotations
 import threading
 import time
 
+from insitu.forking import renew_after_fork
 from insitu.sources.coalesce import worthwhile_gap
-from insitu.sources.threads import MAX_REQUESTS, renew_after_fork
+from insitu.sources.threads import MAX_REQUESTS
 
 __all__ = ["HostThrottle", "throttle_for"]
 

@@ -7,7 +7,6 @@ Without an open trace reporting does nothing; with one it costs about a microsec
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from insitu.forking import fork_safe_lock, renew_after_fork
+from insitu.forking import fork_safe_lock
 
 __all__ = [
     "Histogram",
@@ -130,12 +129,7 @@ class Trace:
         """Elapsed time, from the begin of the trace to its end."""
         self._under_way = 0
         self._began = time.perf_counter()
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     @property
     def requests(self) -> int:

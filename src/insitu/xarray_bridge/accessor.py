@@ -272,8 +272,8 @@ class InsituAccessor:
                 continue
             for method, values in _statistics(variable.variable, names, dim, how).items():
                 result[f"{name}_{method}"] = values
-        kept = {str(d) for variable in result.values() for d in variable.dims}
-        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept}
+        kept_dims = {str(d) for variable in result.values() for d in variable.dims}
+        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept_dims}
         return xarray.Dataset(result, coords=coords)
 
     def weighted(self, weights: xarray.DataArray) -> Weighted:
@@ -377,17 +377,16 @@ def _statistics(
 ) -> dict[str, xarray.Variable]:
     from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
     from insitu.reducing import STATISTICS, ReductionQuery
-    from insitu.xarray_bridge.template_dataset import call_method
+    from insitu.xarray_bridge.template_dataset import call_method, dims_of_variable
 
-    dims = list(variable.dims) if dim is None else [dim] if isinstance(dim, str) else list(dim)
-    dims = [name for name in dims if name in variable.dims]
-    kept = tuple(name for name in variable.dims if name not in dims)
+    dims = dims_of_variable(dim, variable)
+    kept_dims = tuple(name for name in variable.dims if name not in dims)
     data = duck_array(variable)
     if data is not None and data.size and set(methods) <= set(_names_for_stats()):
         axes = tuple(variable.get_axis_num(name) for name in dims)
         if all(can_stream(data.dtype, method) for method in methods):
             found = reduce_lazy_array(data, ReductionQuery.of(methods, axes, **how))
-            return {method: xarray.Variable(kept, values) for method, values in found.items()}
+            return {method: xarray.Variable(kept_dims, values) for method, values in found.items()}
     options = {method: STATISTICS[method].options if method in STATISTICS else () for method in methods}
     return {
         method: call_method(variable, method, dims, {name: how[name] for name in options[method] if name in how})

@@ -15,7 +15,7 @@ from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduced_axes import squeeze_axes
 from insitu.reducing.reductions import Reduction, ReductionRules
 from insitu.reducing.sketches import check_edges
-from insitu.xarray_bridge.template_dataset import fill_template, make_template, reducible_lazy_array
+from insitu.xarray_bridge.template_dataset import dims_of_variable, fill_template, make_template, reducible_lazy_array
 
 __all__ = ["histogram", "quantile"]
 
@@ -30,10 +30,10 @@ def histogram(dataset: xarray.Dataset, edges: Any, dim: Any = None, weights: Any
     made = {}
     for name, variable in dataset.data_vars.items():
         if variable.dtype.kind in KINDS:
-            dims = _reduced_dims(variable.variable, dim)
+            dims = dims_of_variable(dim, variable.variable)
             found = _compute(variable.variable, "histogram", dims, ReductionRules(edges=borders))
-            kept = [d for d in variable.dims if d not in dims]
-            made[name] = xarray.Variable([*kept, "bin"], np.moveaxis(found, 0, -1))
+            kept_dims = [d for d in variable.dims if d not in dims]
+            made[name] = xarray.Variable([*kept_dims, "bin"], np.moveaxis(found, 0, -1))
     sides = np.array(borders)
     coords: dict[Hashable, Any] = {
         "bin": ("bin", (sides[:-1] + sides[1:]) / 2),
@@ -50,12 +50,12 @@ def quantile(
 ) -> xarray.Dataset:
     """Return approximate quantiles by t-digests; see `InsituAccessor.quantile`."""
     names = [name for name, variable in dataset.data_vars.items() if variable.dtype.kind in KINDS]
-    shell = make_template(dataset, names)
-    result = shell.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
+    template = make_template(dataset, names)
+    result = template.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
     values = {}
     for name in names:
         variable = dataset.variables[name]
-        dims = _reduced_dims(variable, dim)
+        dims = dims_of_variable(dim, variable)
         if not dims and variable.dims:  # xarray leaves it as it is
             values[name] = np.asarray(variable.values)
             continue
@@ -65,11 +65,6 @@ def quantile(
         order = [*(["quantile"] if np.ndim(q) else []), *(d for d in variable.dims if d not in dims)]
         values[name] = found.transpose([order.index(d) for d in result[name].dims])
     return fill_template(result, dataset, values)
-
-
-def _reduced_dims(variable: xarray.Variable, dim: Any) -> list[Hashable]:
-    wanted = list(variable.dims) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
-    return [name for name in wanted if name in variable.dims]
 
 
 def _compute(variable: xarray.Variable, method: str, dims: list[Hashable], rules: ReductionRules) -> npt.NDArray[Any]:

@@ -12,6 +12,7 @@ from insitu.lazy_array.explain import Explanation, explain
 from insitu.model.description import format_bytes
 from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import find_lazy_array
+from insitu.xarray_bridge.template_dataset import named_dims
 
 __all__ = ["DatasetExplanation", "explain_dataset", "explain_variable"]
 
@@ -68,14 +69,13 @@ def explain_variable(array: xarray.DataArray, reduction: str | None, dim: Any) -
             "what is reduced, and the name of the statistic: ds.insitu.explain(ds.tas, 'mean', 'time')"
         )
     _check_reduction(reduction, dim)
-    dims = None if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
-    return explain(data.node, reduction, None if dims is None else [array.get_axis_num(name) for name in dims])
+    return explain(data.node, reduction, [array.get_axis_num(name) for name in named_dims(dim, array.dims)])
 
 
 def explain_dataset(dataset: xarray.Dataset, reduction: str | None, dim: Any) -> DatasetExplanation:
     """Return the same of all virtual variables; of a reduction, of those data variables that have its dimensions."""
     _check_reduction(reduction, dim)
-    dims = set() if dim is None or dim is ... else {dim} if isinstance(dim, str) else set(dim)
+    dims = set(named_dims(dim, ()))
     if missing := [name for name in dims if name not in dataset.dims]:
         raise ValueError(f"there is no dimension {missing[0]!r}: {', '.join(map(str, dataset.dims))}")
     names = dataset.variables if reduction is None else dataset.data_vars

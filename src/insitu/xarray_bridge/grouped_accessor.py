@@ -15,13 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import xarray
 
-from insitu.active.answer import answer_groups
+from insitu.active.answer import answer_folding
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.process_options import options
-from insitu.reducing.grouped_statistics import Groups
+from insitu.reducing.grouped_statistics import GroupedFolding, Groups
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.statistics import STATISTICS
-from insitu.xarray_bridge.template_dataset import call_method, fill_template, make_template, reducible_lazy_array
+from insitu.xarray_bridge.template_dataset import (
+    add_other_variables,
+    call_method,
+    fill_template,
+    make_template,
+    named_dims,
+    reducible_lazy_array,
+)
 
 __all__ = ["Grouped"]
 
@@ -73,19 +80,16 @@ class Grouped:
             for name, variable in self._dataset.data_vars.items()
             if along in variable.dims and reducible_lazy_array(variable.variable) is not None
         ]
-        if dim is None:
-            dims = [along]
-        else:
-            dims = list(self._dataset.dims) if dim is ... else [dim] if isinstance(dim, str) else list(dim)
+        dims = [along] if dim is None else named_dims(dim, self._dataset.dims)
         if along is None or not names or along not in dims or set(how) - known or self._has_crossing_coordinate(along):
             found: xarray.Dataset = call_method(self._whole, method, dim, how)
             return found
-        shell = make_template(self._dataset, names, [along])
-        groups = self._grouping(shell)
+        template = make_template(self._dataset, names, [along])
+        groups = self._grouping(template)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of the shell's zeros
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of the template's zeros
             result = call_method(groups, method, dim, how)
-        first = self._first(shell, along)
+        first = self._first(template, along)
         values = {}
         for name in names:
             variable = self._dataset.variables[name]
@@ -93,15 +97,14 @@ class Grouped:
             assert lazy is not None
             values[name] = self._values(lazy, variable, result[name].variable, method, dims, first, along, how)
         made = fill_template(result, self._dataset, values)
-        rest = self._dataset.drop_vars(names)
-        if rest.data_vars:
+
+        def reduce_others(rest: xarray.Dataset) -> xarray.Dataset:
             # xarray goes through these for every group, so what is not grouped at all is read once.
-            rest = rest.assign({n: v.load() for n, v in rest.data_vars.items() if v.nbytes <= options.block_bytes})
-            others = call_method(self._grouping(rest), method, dim, how)
-            made = made.assign({name: others[name] for name in rest.data_vars if name in others})  # not text
-            made = made[[name for name in self._dataset.data_vars if name in made]]
-            made.attrs = dict(result.attrs)
-        return made
+            read = rest.assign({n: v.load() for n, v in rest.data_vars.items() if v.nbytes <= options.block_bytes})
+            others: xarray.Dataset = call_method(self._grouping(read), method, dim, how)
+            return others
+
+        return add_other_variables(made, self._dataset, names, reduce_others)
 
     def _along(self) -> Hashable | None:
         """Return the one dimension that is grouped; None if there is not one."""
@@ -113,12 +116,12 @@ class Grouped:
         """Return whether a coordinate lies along the grouped dimension and another."""
         return any(along in coord.dims and coord.ndim > 1 for coord in self._dataset.coords.values())
 
-    def _first(self, shell: xarray.Dataset, along: Hashable) -> xarray.DataArray:
+    def _first(self, template: xarray.Dataset, along: Hashable) -> xarray.DataArray:
         """Return for each element of the result the first element of its group.
 
         NaN where the group is empty.
         """
-        numbers = xarray.Dataset({"_": (along, np.arange(shell.sizes[along], dtype=np.float64))}, shell.coords)
+        numbers = xarray.Dataset({"_": (along, np.arange(template.sizes[along], dtype=np.float64))}, template.coords)
         found: xarray.DataArray = self._grouping(numbers).min()["_"]
         return found
 
@@ -144,7 +147,7 @@ class Grouped:
         groups = Groups(axis, codes, first.size)
         rules = {name: value for name, value in how.items() if name != "keep_attrs"}
         query = ReductionQuery.of(method, axes, **rules)
-        found = answer_groups(lazy.node, groups, query)[method]
+        found = answer_folding(lazy.node, lambda values: GroupedFolding(values, query, groups))[method]
         dims_left = [name for name in variable.dims if name == along or name not in dims]
         found = np.moveaxis(found, dims_left.index(along), 0).reshape(
             *first.shape, *found.shape[: dims_left.index(along)], *found.shape[dims_left.index(along) + 1 :]
@@ -154,7 +157,7 @@ class Grouped:
         empty = np.isnan(first.values)
         if not empty.any():
             return turned
-        # A place without any element has what xarray puts there, as it put it into the shell.
+        # A place without any element has what xarray puts there, as it put it into the template.
         lengths = dict(zip(order, found.shape, strict=True))
         repeated = np.broadcast_to(shown.values, [lengths[name] for name in shown.dims])
         hole = np.broadcast_to(empty.reshape(*empty.shape, *[1] * (len(order) - empty.ndim)), found.shape)

@@ -9,8 +9,9 @@ from typing import Any
 
 import xarray
 
-from insitu.archive import Archive, ScannedFiles
+from insitu.archive import Archive
 from insitu.combining.file_names import expand_paths, labels_from_names
+from insitu.combining.portion import ScannedFiles
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
 from insitu.formats import InsituWarning
@@ -46,9 +47,9 @@ def open_combined(paths: Any, options: OpenOptions) -> xarray.Dataset:
         if not any(has_computed_variable(item) for item in found):
             return recipe.combine_found(found, places, urls, rules.load, errors)
         named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
-        dims = recipe.dims() if named is None else []
         at = places if options.combine.combine == "nested" else None
-        computed.append(combine_with_xarray(found, at, dims, named, rules, errors, ReadContext(None, storage_options)))
+        context = ReadContext(None, storage_options)
+        computed.append(combine_with_xarray(found, at, recipe.concat_dims(), named, rules, errors, context))
         return Member({}, frozenset())
 
     archive = Archive.open_with(

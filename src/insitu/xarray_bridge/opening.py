@@ -167,8 +167,8 @@ def to_dask_dataset(dataset: xarray.Dataset, chunks: Any, inline_array: bool = F
         blocks = {name: tuple(chunks.get(dim, "auto") for dim in dims) for name, (dims, _) in arrays.items()}
     elif isinstance(chunks, Mapping) or (isinstance(chunks, str) and chunks == "auto"):
         given = chunks.items() if isinstance(chunks, Mapping) else ()
-        asked = {dim: cut for dim, cut in given if not isinstance(cut, str)}
-        blocks = choose_blocks_together({name: (dims, array.node) for name, (dims, array) in arrays.items()}, asked)
+        requested = {dim: cut for dim, cut in given if not isinstance(cut, str)}
+        blocks = choose_blocks_together({name: (dims, array.node) for name, (dims, array) in arrays.items()}, requested)
     else:
         blocks = dict.fromkeys(arrays, chunks)
     made = {

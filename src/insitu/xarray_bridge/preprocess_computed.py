@@ -17,8 +17,8 @@ import xarray
 
 from insitu.cf.casting import cast_values, to_date_objects
 from insitu.combining.arrange import NamedDims, arrange_by_lists, arrange_by_names
-from insitu.combining.combine_files import drop_failures
 from insitu.combining.combine_rules import CombineRules
+from insitu.combining.failures import drop_failures
 from insitu.errors import CombineError, InsituError
 from insitu.expressions.nodes import (
     Broadcast,
@@ -28,7 +28,6 @@ from insitu.expressions.nodes import (
     Stored,
     WindowsOf,
     iterate_nodes,
-    make_operation,
 )
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.reading import ReadContext
@@ -138,17 +137,16 @@ def _read_otherwise(expression: Expression, context: ReadContext, made: dict[int
     for node in iterate_nodes([expression], made):
         match node:
             case Stored(_, was):
-                kept: dict[str, Any] = {
+                unchanged: dict[str, Any] = {
                     "name": was.name,
                     "storage_options": was.storage_options,
                     "keep_alive": was.keep_alive,
                 }
-                made[id(node)] = Stored(node.array, replace(context, **kept))
+                made[id(node)] = Stored(node.array, replace(context, **unchanged))
             case Moved(_, _, direct):
                 made[id(node)] = made[id(direct)]
             case Operation():
-                given = [made[id(part)] if isinstance(part, Expression) else part for part in node.given]
-                made[id(node)] = make_operation(node.function, given, node.dtype, node.errors)
+                made[id(node)] = node.with_operands(made)
             case Broadcast() | WindowsOf():
                 made[id(node)] = replace(node, of=made[id(node.of)])
             case _:

@@ -7,7 +7,7 @@ values are computed elsewhere and filled in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,25 @@ from insitu.reducing.reductions import Reduction, ReductionRules
 from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import duck_array
 
-__all__ = ["call_method", "fill_template", "make_template", "reducible_lazy_array"]
+__all__ = [
+    "add_other_variables",
+    "call_method",
+    "dims_of_variable",
+    "fill_template",
+    "make_template",
+    "named_dims",
+    "reducible_lazy_array",
+]
+
+
+def named_dims(dim: Any, every: Iterable[Hashable]) -> list[Hashable]:
+    """Return the dimensions that an argument `dim` of xarray names; None and `...` name every one."""
+    return list(every) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
+
+
+def dims_of_variable(dim: Any, variable: xarray.Variable) -> list[Hashable]:
+    """Return those of the named dimensions that a variable has."""
+    return [name for name in named_dims(dim, variable.dims) if name in variable.dims]
 
 
 def call_method(target: Any, method: str, dim: Any, how: Mapping[str, Any]) -> Any:
@@ -70,26 +88,53 @@ def make_template(
 
 
 def fill_template(
-    shell: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
+    template: xarray.Dataset, dataset: xarray.Dataset, values: Mapping[Hashable, npt.NDArray[Any]]
 ) -> xarray.Dataset:
     """Return the result of a template with real values, and coordinates of full length.
 
     Parameters
     ----------
-    shell
+    template
         What xarray made.
     dataset
-        What the shell was made from.
+        What the template was made from.
     values
         For each data variable, in the order of the result's dimensions.
     """
     data = {}
-    for name, variable in shell.data_vars.items():
+    for name, variable in template.data_vars.items():
         found = values[name].astype(variable.dtype, copy=False)
         data[name] = (variable.dims, found, variable.attrs)
     lengths = {dim: length for dims, found, _ in data.values() for dim, length in zip(dims, found.shape, strict=True)}
     coords: dict[Hashable, Any] = {}
-    for name, coord in shell.coords.items():
-        whole = all(shell.sizes[dim] == lengths.get(dim, shell.sizes[dim]) for dim in coord.dims)
+    for name, coord in template.coords.items():
+        whole = all(template.sizes[dim] == lengths.get(dim, template.sizes[dim]) for dim in coord.dims)
         coords[name] = coord.variable if whole else dataset.coords[name].variable
-    return xarray.Dataset(data, coords, shell.attrs)
+    return xarray.Dataset(data, coords, template.attrs)
+
+
+def add_other_variables(
+    made: xarray.Dataset,
+    dataset: xarray.Dataset,
+    names: Collection[Hashable],
+    compute: Callable[[xarray.Dataset], xarray.Dataset],
+) -> xarray.Dataset:
+    """Return the result for some variables of a dataset with that for the others.
+
+    Parameters
+    ----------
+    made, names
+        The result, and the variables that it is for.
+    dataset
+        What was reduced.
+    compute
+        Returns the result of xarray for the others.
+    """
+    rest = dataset.drop_vars(names)
+    if not rest.data_vars:
+        return made
+    others = compute(rest)
+    whole = made.assign({name: others[name] for name in rest.data_vars if name in others})  # not text
+    whole = whole[[name for name in dataset.data_vars if name in whole]]
+    whole.attrs = dict(made.attrs)
+    return whole

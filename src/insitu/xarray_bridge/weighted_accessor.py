@@ -5,16 +5,24 @@ Plain xarray's `weighted(...)` asks for products instead: `lazy_array.einsum` re
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray
 
-from insitu.active.answer import answer_weights
+from insitu.active.answer import answer_folding
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.statistics import STATISTICS
-from insitu.reducing.weighted_statistics import Weights
-from insitu.xarray_bridge.template_dataset import call_method, fill_template, make_template, reducible_lazy_array
+from insitu.reducing.weighted_statistics import WeightedFolding, Weights
+from insitu.xarray_bridge.template_dataset import (
+    add_other_variables,
+    call_method,
+    fill_template,
+    make_template,
+    named_dims,
+    reducible_lazy_array,
+)
 
 __all__ = ["Weighted"]
 
@@ -49,7 +57,7 @@ class Weighted:
 
     def _reduce(self, method: str, dim: Any, how: dict[str, Any]) -> xarray.Dataset:
         dataset, weights = self._dataset, self._weights
-        dims = list(dataset.dims) if dim is None or dim is ... else [dim] if isinstance(dim, str) else list(dim)
+        dims = named_dims(dim, dataset.dims)
         same = all(d in dataset.dims and d in dims and _is_aligned(dataset, weights, d) for d in weights.dims)
         names = [
             name
@@ -59,10 +67,10 @@ class Weighted:
         if not same or not names or not weights.dims or set(how) - {"skipna", "keep_attrs"}:
             found: xarray.Dataset = call_method(self._whole, method, dim, how)
             return found
-        shell = make_template(dataset, names)
+        template = make_template(dataset, names)
         short = weights.isel({d: slice(0, 1) for d in weights.dims}).copy()
         short.data = np.ones(short.shape, weights.dtype)
-        result = call_method(shell.weighted(short), method, dim, how)
+        result = call_method(template.weighted(short), method, dim, how)
         values = {}
         for name in names:
             variable = dataset.variables[name]
@@ -71,17 +79,14 @@ class Weighted:
             axes = [variable.dims.index(d) for d in dims if d in variable.dims]
             factor: Weights = {tuple(variable.dims.index(d) for d in weights.dims): weights.values}
             query = ReductionQuery.of(method, axes, skipna=how.get("skipna"))
-            taken = answer_weights(lazy.node, factor, query)[method]
+            fold = partial(WeightedFolding, query=query, weights=factor)
+            taken = answer_folding(lazy.node, fold)[method]
             dims_left = [d for d in variable.dims if d not in dims]
             values[name] = taken.transpose([dims_left.index(d) for d in result[name].dims])
         made = fill_template(result, dataset, values)
-        rest = dataset.drop_vars(names)
-        if rest.data_vars:
-            others = call_method(rest.weighted(weights), method, dim, how)
-            made = made.assign({name: others[name] for name in rest.data_vars})
-            made = made[list(dataset.data_vars)]
-            made.attrs = dict(result.attrs)
-        return made
+        return add_other_variables(
+            made, dataset, names, lambda rest: call_method(rest.weighted(weights), method, dim, how)
+        )
 
 
 def _is_aligned(dataset: xarray.Dataset, weights: xarray.DataArray, dim: Any) -> bool:

@@ -256,7 +256,7 @@ HOOKS = (
         ("xarray.computation.apply_ufunc", "xarray.core.computation"), "apply_variable_ufunc", _give_values_to_functions
     ),
 )
-"""What each of them is for is held by `tests/xarray_bridge/test_hooks.py`, which takes it away."""
+"""What each of them is for is held by `tests/xarray_bridge/test_xarray_hooks.py`, which takes it away."""
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.errors import FormatError, InsituError
+from insitu.errors import FormatError, InsituError, error_context
 from insitu.model import ArrayDetails, GroupDetails, Tile, VirtualArray, VirtualGroup
 from insitu.zarr_metadata import array_document as arrays
 from insitu.zarr_metadata.array_document import ArrayMetadata
@@ -88,7 +88,7 @@ def _parse_node(path: str, found: Mapping[str, Document], open_shards: bool) -> 
         if "_ARRAY_DIMENSIONS" in parse_object(found.get(".zattrs", {}), key + ".zattrs"):
             raise FormatError("there are attributes of an array here, but no .zarray", structure=key + ".zattrs")
         return None
-    try:
+    with error_context(structure=key + (name or ".zattrs")):
         document = parse_object(found[name], key + name)
         if name == "zarr.json":
             if document.get("node_type") == "array":
@@ -104,8 +104,6 @@ def _parse_node(path: str, found: Mapping[str, Document], open_shards: bool) -> 
         return ZarrNode(
             None, {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}, 2
         )
-    except InsituError as problem:
-        raise problem.with_context(structure=key + (name or ".zattrs")) from None
 
 
 def build_tree(

@@ -12,16 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
-from insitu.model import Encoding
+from insitu.model import Encoding, VirtualGroup
 from insitu.zarr_metadata import dtypes, fill, naming
 from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 from insitu.zarr_metadata.typed_attributes import type_hints
 
-__all__ = ["array_v2", "array_v3", "group_v2", "group_v3", "to_json_attributes"]
+__all__ = ["array_documents", "group_documents", "to_json_attributes"]
 
 
-def array_v2(spec: ZarrArraySpec) -> dict[str, dict[str, Any]]:
-    """Return `.zarray` and `.zattrs` of an array whose cells were all checked."""
+def array_documents(spec: ZarrArraySpec, zarr_format: int) -> dict[str, dict[str, Any]]:
+    """Return the documents of an array whose cells were all checked, by name."""
+    return {"zarr.json": _array_v3(spec)} if zarr_format == 3 else _array_v2(spec)
+
+
+def group_documents(tree: VirtualGroup, zarr_format: int) -> dict[str, dict[str, Any]]:
+    """Return the documents of all groups of a tree, by key."""
+    documents: dict[str, dict[str, Any]] = {}
+    for path, node in tree.walk():
+        prefix, attributes = f"{path}/" if path else "", to_json_attributes(node.attributes)
+        if zarr_format == 3:
+            documents[f"{prefix}zarr.json"] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+        else:
+            documents |= {f"{prefix}.zgroup": {"zarr_format": 2}, f"{prefix}.zattrs": attributes}
+    return documents
+
+
+def _array_v2(spec: ZarrArraySpec) -> dict[str, dict[str, Any]]:
     encoding = spec.encoding
     filters, compressor = naming.to_v2(encoding)
     order = _order_v2(encoding, spec)
@@ -44,8 +60,7 @@ def array_v2(spec: ZarrArraySpec) -> dict[str, dict[str, Any]]:
     }
 
 
-def array_v3(spec: ZarrArraySpec) -> dict[str, Any]:
-    """Return `zarr.json` of an array whose cells were all checked."""
+def _array_v3(spec: ZarrArraySpec) -> dict[str, Any]:
     encoding = spec.encoding
     attributes = attributes_as_stored(spec)
     text_values = _is_text(encoding)
@@ -83,16 +98,6 @@ def _run_lengths(sizes: tuple[int, ...]) -> list[Any]:
     """Return lengths with equal neighbours as `[length, times]`."""
     runs = [(size, len([*many])) for size, many in groupby(sizes)]
     return [[size, times] if times > 1 else size for size, times in runs]
-
-
-def group_v2(attributes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return `.zgroup` and `.zattrs` of a group."""
-    return {".zgroup": {"zarr_format": 2}, ".zattrs": to_json_attributes(attributes)}
-
-
-def group_v3(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `zarr.json` of a group."""
-    return {"zarr_format": 3, "node_type": "group", "attributes": to_json_attributes(attributes)}
 
 
 def attributes_as_stored(spec: ZarrArraySpec) -> dict[str, Any]:

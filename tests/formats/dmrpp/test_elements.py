@@ -30,18 +30,18 @@ def _document(inside: str, href: str = DATA, version: str = ' dmrpp:version="3.2
     ).encode()
 
 
-def _open(inside: str, **said: Any) -> VirtualGroup:
-    return insitu.scan(MemorySource(_document(inside, **said)), decode=False)
+def _open(inside: str, **attributes: Any) -> VirtualGroup:
+    return insitu.scan(MemorySource(_document(inside, **attributes)), decode=False)
 
 
-def _write_beside(path: Path, inside: str, **said: Any) -> Path:
+def _write_beside(path: Path, inside: str, **attributes: Any) -> Path:
     side = path.with_name(f"{path.name}.dmrpp")
-    side.write_bytes(_document(inside, href="OPeNDAP_DMRpp_DATA_ACCESS_URL", **said))
+    side.write_bytes(_document(inside, href="OPeNDAP_DMRpp_DATA_ACCESS_URL", **attributes))
     return side
 
 
-def _beside(path: Path, inside: str, **said: Any) -> VirtualGroup:
-    return insitu.scan(_write_beside(path, inside, **said), decode=False)
+def _beside(path: Path, inside: str, **attributes: Any) -> VirtualGroup:
+    return insitu.scan(_write_beside(path, inside, **attributes), decode=False)
 
 
 def _place(path: Path, name: str, cell: tuple[int, ...]) -> Stored:
@@ -103,9 +103,9 @@ def test_structures_in_chunks(tmp_path: Path) -> None:
         for n, place in ((n, _place(tmp_path / "a.h5", "r", (n,))) for n in range(3))
     )
     offsets = " ".join(str(RECORD.fields[name][1]) for name in ("f", "m"))  # type: ignore[index]
-    said = f'compressionType="shuffle deflate" byteOrder="LE" structOffset="{offsets} {RECORD.itemsize}"'
+    attributes = f'compressionType="shuffle deflate" byteOrder="LE" structOffset="{offsets} {RECORD.itemsize}"'
     inside = (
-        f'<Structure name="r">{MEMBERS}<Dim size="20"/><dmrpp:chunks {said}>'
+        f'<Structure name="r">{MEMBERS}<Dim size="20"/><dmrpp:chunks {attributes}>'
         f"<dmrpp:chunkDimensionSizes>8</dmrpp:chunkDimensionSizes>{rows}</dmrpp:chunks></Structure>"
     )
     group = _beside(tmp_path / "a.h5", inside)
@@ -283,8 +283,8 @@ def test_chunks_in_linked_blocks(tmp_path: Path) -> None:
             for number, (offset, length) in enumerate([(0, 50), (second, len(data) - 50)])
         )
         sizes = "<dmrpp:chunkDimensionSizes>200</dmrpp:chunkDimensionSizes>"
-        said = 'compressionType="deflate" LBChunk="true" byteOrder="LE"'
-        return f'<Int32 name="v"><Dim size="200"/><dmrpp:chunks {said}>{sizes}{rows}</dmrpp:chunks></Int32>'
+        attributes = 'compressionType="deflate" LBChunk="true" byteOrder="LE"'
+        return f'<Int32 name="v"><Dim size="200"/><dmrpp:chunks {attributes}>{sizes}{rows}</dmrpp:chunks></Int32>'
 
     np.testing.assert_array_equal(insitu.read(_beside(tmp_path / "a.hdf", inside(50)), "v", decode=False), values)
     with pytest.raises(UnsupportedError, match="lie apart"):
@@ -402,8 +402,8 @@ def test_texts_padded_as_in_the_file(tmp_path: Path, pad: str) -> None:
         assert insitu.read(group, "t", decode=False).tolist() == expected.tolist()
     for fill in ("a   ", "a    ", " a  b"):
         never = f"{inside[: inside.index('<dmrpp:chunks')]}<dmrpp:chunks fillValue='{fill}'/></String>"
-        told = fill.rstrip(" ") if pad == "space_pad" and len(fill) == 5 else fill  # the one of four ends with NUL
-        assert insitu.read(_open(never), "t", decode=False).tolist() == [told.encode()] * 8
+        shown = fill.rstrip(" ") if pad == "space_pad" and len(fill) == 5 else fill  # the one of four ends with NUL
+        assert insitu.read(_open(never), "t", decode=False).tolist() == [shown.encode()] * 8
     compact = f"<dmrpp:compact>{_armoured(b'x    y z  ')}</dmrpp:compact>"
     short = inside[: inside.index("<dmrpp:chunks")].replace('"8"', '"2"')
     ends = b" " if pad == "space_pad" else b""
@@ -445,13 +445,13 @@ def test_what_a_document_does_not_describe_is_found_in_the_data_file(tmp_path: P
     for path, values in expected.items():
         name = path.partition("/")[2]
         dims = "".join(f'<Dim name="/g/{name}_{n}" size="{size}"/>' for n, size in enumerate(values.shape))
-        said = f'{dims}<Attribute name="units" type="String"><Value>{name}</Value></Attribute>'
+        attributes = f'{dims}<Attribute name="units" type="String"><Value>{name}</Value></Attribute>'
         if values.dtype.names:
             members = '<String name="name"/><Int16 name="number"/>'
-            parts.append(f'<Structure name="{name}">{members}{said}<dmrpp:chunks fillValue="0"/></Structure>')
+            parts.append(f'<Structure name="{name}">{members}{attributes}<dmrpp:chunks fillValue="0"/></Structure>')
         else:
             chunks = '<dmrpp:chunks fillValue="unsupported-string"><dmrpp:chunk offset="9" nBytes="1"/></dmrpp:chunks>'
-            parts.append(f'<String name="{name}">{said}{chunks}</String>')
+            parts.append(f'<String name="{name}">{attributes}{chunks}</String>')
     fine = '<Int8 name="fine"><dmrpp:compact>BQ==</dmrpp:compact></Int8>'
     group = _beside(tmp_path / "a.h5", f'{fine}<Group name="g">{"".join(parts)}</Group>')
     for path, values in expected.items():

@@ -1,6 +1,9 @@
 """Is a dataset opened by its DMR++ document the same as by our own scan of the file?
 
 The documents are written from that scan (`dmrpp_documents`).
+
+Modules: formats/dmrpp/chunk_lists.py, formats/dmrpp/chunk_runs.py, formats/dmrpp/dap_types.py,
+formats/dmrpp/data_file.py, formats/dmrpp/embedded.py, formats/dmrpp/text_values.py
 """
 
 from __future__ import annotations
@@ -32,12 +35,12 @@ def _described(path: Path) -> Path:
 
 def _same(path: Path) -> VirtualGroup:
     expected, found = insitu.scan(path, decode=False), insitu.scan(_described(path), decode=False)
-    ours = dict(found.all_arrays())
-    assert ours.keys() == {name for name, _ in expected.all_arrays()}
+    actual = dict(found.all_arrays())
+    assert actual.keys() == {name for name, _ in expected.all_arrays()}
     for name, array in expected.all_arrays():
-        assert ours[name].shape == array.shape
-        assert ours[name].dtype == array.dtype
-        assert repr(dict(ours[name].attributes)) == repr(dict(array.attributes))
+        assert actual[name].shape == array.shape
+        assert actual[name].dtype == array.dtype
+        assert repr(dict(actual[name].attributes)) == repr(dict(array.attributes))
         np.testing.assert_array_equal(insitu.read(found, name, decode=False), insitu.read(expected, name, decode=False))
     return found
 
@@ -247,7 +250,7 @@ def test_groups_open_as_a_tree(tmp_path: Path) -> None:
         variable[:] = [1, 2, -9]
     side = tmp_path / "a.nc.dmrpp"
     side.write_text(document(insitu.scan(tmp_path / "a.nc", decode=False), "a.nc"))
-    ours, own = insitu.open_datatree(side), insitu.open_datatree(tmp_path / "a.nc")
-    assert ours.groups == own.groups
+    actual, own = insitu.open_datatree(side), insitu.open_datatree(tmp_path / "a.nc")
+    assert actual.groups == own.groups
     for path in own.groups:
-        xarray.testing.assert_identical(ours[path].to_dataset().load(), own[path].to_dataset().load())
+        xarray.testing.assert_identical(actual[path].to_dataset().load(), own[path].to_dataset().load())

@@ -28,11 +28,11 @@ def _compared(path: Path, values: np.ndarray[Any, Any], **options: Any) -> None:
     fits.HDUList([fits.PrimaryHDU(), unit]).writeto(path, overwrite=True)
     group = insitu.scan(path, decode=False)
     with fits.open(path) as file:
-        theirs = file["C"].data
-        ours = insitu.read(group, "C", decode=False)
-        assert ours.dtype.kind == theirs.dtype.kind
-        assert_same_floats(ours, theirs)
-        assert_same_floats(insitu.read(group, "C", np.s_[7:31:3, -5:], decode=False), theirs[7:31:3, -5:])
+        expected = file["C"].data
+        actual = insitu.read(group, "C", decode=False)
+        assert actual.dtype.kind == expected.dtype.kind
+        assert_same_floats(actual, expected)
+        assert_same_floats(insitu.read(group, "C", np.s_[7:31:3, -5:], decode=False), expected[7:31:3, -5:])
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -89,8 +89,8 @@ def _image(**cards: Any) -> bytes:
 
 
 def _table(width: int, **cards: Any) -> bytes:
-    told = {**TABLE, "NAXIS1": width, "NAXIS2": 3, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 1, "TFORM1": "1I", **cards}
-    return FIRST + _header(**told) + np.arange(3 * width, dtype="u1").tobytes().ljust(2880, b"\0")
+    header = {**TABLE, "NAXIS1": width, "NAXIS2": 3, "PCOUNT": 0, "GCOUNT": 1, "TFIELDS": 1, "TFORM1": "1I", **cards}
+    return FIRST + _header(**header) + np.arange(3 * width, dtype="u1").tobytes().ljust(2880, b"\0")
 
 
 def _damage(data: bytes, text: bytes, other: bytes) -> bytes:

@@ -63,8 +63,8 @@ def test_columns_of_one_length(tmp_path: Path, letter: str, repeat: int, scale: 
         return  # astropy fails: a local variable has no value
     with warnings.catch_warnings(), fits.open(tmp_path / "a.fits") as file:
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)  # it drops the imaginary part
-        theirs = np.asarray(file[1].data["v"]).reshape(ROWS, repeat)
-    np.testing.assert_array_equal(found.real if theirs.dtype.kind != "c" else found, theirs)
+        reference = np.asarray(file[1].data["v"]).reshape(ROWS, repeat)
+    np.testing.assert_array_equal(found.real if reference.dtype.kind != "c" else found, reference)
 
 
 @pytest.mark.parametrize("letter", TYPES)
@@ -99,7 +99,7 @@ def test_columns_of_varying_length(tmp_path: Path, letter: str, cards: dict[str,
 def test_complex_columns_are_saved(tmp_path: Path) -> None:
     cells = [row.tobytes() for row in stored_values("C", (ROWS, 2), 0)]
     write_table(tmp_path / "a.fits", [("v", "2C", cells, {"TSCAL": 2.0, "TZERO": 1.0})])
-    ours = open_table(tmp_path / "a.fits")
+    actual = open_table(tmp_path / "a.fits")
     for target in ("a.json", "a.insitu"):
-        ours.insitu.save(tmp_path / target)
-        np.testing.assert_array_equal(insitu.open_dataset(tmp_path / target)["v"].values, ours["v"].values)
+        actual.insitu.save(tmp_path / target)
+        np.testing.assert_array_equal(insitu.open_dataset(tmp_path / target)["v"].values, actual["v"].values)

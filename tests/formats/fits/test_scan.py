@@ -1,4 +1,9 @@
-"""Does a scan of FITS files find every image and column, and say how their numbers are packed?"""
+"""Does a scan of FITS files find every image and column, and say how their numbers are packed?
+
+Modules: formats/fits/codecs/integers.py, formats/fits/codecs/quantized.py, formats/fits/codecs/rice.py,
+formats/fits/codecs/table_cells.py, formats/fits/header_units.py, formats/fits/image_arrays.py,
+formats/fits/number_formats.py, formats/fits/wcs.py
+"""
 
 from __future__ import annotations
 
@@ -103,11 +108,11 @@ def test_separable_world_coordinates(tmp_path: Path) -> None:
     fits.PrimaryHDU(np.zeros((6, 2, 8), "f4"), wcs.to_header()).writeto(tmp_path / "a.fits")
     group = insitu.scan(tmp_path / "a.fits", decode=False)
     with fits.open(tmp_path / "a.fits") as file:
-        theirs = WCS(file[0].header)
+        expected = WCS(file[0].header)
     for number, (name, length) in enumerate((("x", 8), ("y", 2), ("z", 6))):
         pixels = [np.zeros(length)] * 3
         pixels[number] = np.arange(length)
-        np.testing.assert_allclose(insitu.read(group, name, decode=False), theirs.wcs_pix2world(*pixels, 0)[number])
+        np.testing.assert_allclose(insitu.read(group, name, decode=False), expected.wcs_pix2world(*pixels, 0)[number])
     assert group.arrays["x"].attributes == {"long_name": "FREQ", "units": "Hz"}
 
 

@@ -46,10 +46,10 @@ def test_values_of_varying_length(tmp_path: Path, pointer: str, letter: str) -> 
     column = fits.Column("V", f"{pointer}{letter}()", array=_objects([row.astype(kind) for row in RAGGED]))
     path = _written(tmp_path, fits.Column("N", "J", array=np.arange(4)), column)
     group = insitu.scan(path, decode=False)
-    ours = insitu.read(group, "T/V", decode=False)
+    actual = insitu.read(group, "T/V", decode=False)
     with fits.open(path) as file:
-        theirs = file["T"].data["V"]
-        for own, other in zip(ours, theirs, strict=True):
+        expected = file["T"].data["V"]
+        for own, other in zip(actual, expected, strict=True):
             assert own.dtype == np.asarray(other).dtype.newbyteorder("=")
             np.testing.assert_array_equal(own, other)
     np.testing.assert_array_equal(insitu.read(group, "T/V", np.s_[2:3], decode=False)[0], RAGGED[2].astype(kind))
@@ -74,8 +74,8 @@ def test_texts_of_varying_length_and_scaled_ones(tmp_path: Path) -> None:
 def test_many_rows_of_varying_length_take_few_requests(tmp_path: Path) -> None:
     rows = [np.arange(n % 7, dtype="i4") + n for n in range(5000)]
     path = _written(tmp_path, fits.Column("V", "PJ()", array=_objects(rows)))
-    ours = insitu.read(path, "T/V", decode=False)
-    assert all(np.array_equal(own, row) for own, row in zip(ours, rows, strict=True))
+    actual = insitu.read(path, "T/V", decode=False)
+    assert all(np.array_equal(own, row) for own, row in zip(actual, rows, strict=True))
 
 
 @pytest.mark.parametrize("length", [10**6, -5])
@@ -138,9 +138,9 @@ def test_tables_of_text(tmp_path: Path) -> None:
     with fits.open(path) as file, insitu.open_dataset(path, group="T") as opened:
         table = file["T"].data
         for name in ("I2", "I4", "I8", "F", "E", "D"):
-            ours = insitu.read(group, f"T/{name}", decode=False)
-            np.testing.assert_array_equal(ours, table[name])
-            assert ours.dtype == np.asarray(table[name]).dtype
+            actual = insitu.read(group, f"T/{name}", decode=False)
+            np.testing.assert_array_equal(actual, table[name])
+            assert actual.dtype == np.asarray(table[name]).dtype
         assert insitu.read(group, "T/S", decode=False).tolist() == [text.encode() for text in table["S"]]
         np.testing.assert_allclose(opened["SCALED"].values, table["SCALED"])
 

@@ -1,4 +1,7 @@
-"""Does a damaged message ever end the process, or keep it?"""
+"""Does a damaged message ever end the process, or keep it?
+
+Modules: formats/grib/codecs/subprocess_decoder.py
+"""
 
 from __future__ import annotations
 
@@ -382,8 +385,8 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
         f"decoder.{decode_in_subprocess.__name__}(data, 'values', {values.size})\n"
         "print(decoder._worker.process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=LONG, check=False)
-    other = int(told.stdout)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=LONG, check=False)
+    other = int(done.stdout)
     gone = threading.Event()
     for _ in range(100):
         try:

@@ -1,5 +1,11 @@
 """Is a file by its index the file by its headers, whatever fields it holds, with one look at each
 grid?
+
+Modules: formats/grib/abbreviations.py, formats/grib/codecs/complex_packing.py,
+formats/grib/codecs/packed_integers.py, formats/grib/composed_header.py, formats/grib/datasets.py,
+formats/grib/header_numbers.py, formats/grib/message_search.py, formats/grib/sampled_messages.py,
+formats/grib/scan_index.py, formats/grib/sections.py, formats/grib/short_message.py, formats/grib/surfaces.py,
+formats/grib/variables.py, formats/grib/vocabulary.py
 """
 
 from __future__ import annotations
@@ -164,13 +170,13 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def _same(one: VirtualGroup, other: VirtualGroup) -> None:
-    mine, theirs = dict(one.all_arrays()), dict(other.all_arrays())
-    assert mine.keys() == theirs.keys()
+    mine, expected = dict(one.all_arrays()), dict(other.all_arrays())
+    assert mine.keys() == expected.keys()
     for name, array in mine.items():
-        assert (array.dims, array.shape) == (theirs[name].dims, theirs[name].shape), name
-        assert repr(dict(array.attributes)) == repr(dict(theirs[name].attributes)), name
+        assert (array.dims, array.shape) == (expected[name].dims, expected[name].shape), name
+        assert repr(dict(array.attributes)) == repr(dict(expected[name].attributes)), name
         np.testing.assert_array_equal(
-            insitu.read(array, decode=False), insitu.read(theirs[name], decode=False), err_msg=name
+            insitu.read(array, decode=False), insitu.read(expected[name], decode=False), err_msg=name
         )
     for name, group in one.groups.items():
         assert dict(group.attributes) == dict(other.groups[name].attributes)

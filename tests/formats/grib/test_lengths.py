@@ -1,4 +1,7 @@
-"""Is what a header declares compared with the bytes that are there, before anything is decoded?"""
+"""Is what a header declares compared with the bytes that are there, before anything is decoded?
+
+Modules: formats/grib/codecs/codec.py
+"""
 
 from __future__ import annotations
 

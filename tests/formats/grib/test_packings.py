@@ -1,4 +1,7 @@
-"""Are the values of every packing that is undone here ecCodes' own, to the bit?"""
+"""Are the values of every packing that is undone here ecCodes' own, to the bit?
+
+Modules: formats/grib/codecs/image_packing.py, formats/grib/codecs/packed_sections.py
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Does a scan of GRIB files find every field, whatever the grid, the packing and the order of the
 messages?
+
+Modules: formats/grib/codecs/eccodes_library.py
 """
 
 from __future__ import annotations
@@ -51,9 +53,9 @@ def _theirs(path: Path, **keys: Any) -> xarray.Dataset:
 
 
 def _same(path: Path, group: str | None = None, **keys: Any) -> xarray.Dataset:
-    ours = insitu.open_dataset(path, group=group).load()
-    xarray.testing.assert_identical(ours, _theirs(path, **keys))
-    return ours
+    actual = insitu.open_dataset(path, group=group).load()
+    xarray.testing.assert_identical(actual, _theirs(path, **keys))
+    return actual
 
 
 GRIDS = [
@@ -509,8 +511,8 @@ def test_all_members_as_the_page_joins_them(tmp_path: Path, make: Makes, monkeyp
     assert not isinstance(found.t.variable._data, np.ndarray)
     assert found.number.values.tolist() == [0, 1, 2]
     for n in range(3):
-        theirs = _theirs(tmp_path / "ens.grib2", filter_by_keys={"dataType": "pf" if n else "cf"})
-        expected = theirs.t.sel(number=n) if n else theirs.t
+        reference = _theirs(tmp_path / "ens.grib2", filter_by_keys={"dataType": "pf" if n else "cf"})
+        expected = reference.t.sel(number=n) if n else reference.t
         np.testing.assert_array_equal(found.t.sel(number=n).transpose(*expected.dims).values, expected.values)
 
 

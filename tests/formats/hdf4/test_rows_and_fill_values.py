@@ -51,13 +51,13 @@ def assert_same_as_pyhdf(path: Path) -> int:
     for name in file.datasets():
         dataset = file.select(name)
         shape = np.atleast_1d(dataset.info()[2]).tolist()
-        ours = insitu.read(group, name, decode=False)
-        assert list(ours.shape) == shape, name
+        actual = insitu.read(group, name, decode=False)
+        assert list(actual.shape) == shape, name
         if 0 not in shape:  # pyhdf cannot read what is empty
-            theirs = np.asarray(dataset[:]).reshape(shape)
-            assert ours.dtype.newbyteorder("=") == theirs.dtype
-            np.testing.assert_array_equal(ours, theirs, err_msg=name)
-            count += ours.size
+            expected = np.asarray(dataset[:]).reshape(shape)
+            assert actual.dtype.newbyteorder("=") == expected.dtype
+            np.testing.assert_array_equal(actual, expected, err_msg=name)
+            count += actual.size
         dataset.endaccess()
     file.end()
     return count

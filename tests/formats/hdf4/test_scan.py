@@ -1,4 +1,7 @@
-"""Are the datasets of HDF4 files found, however they are stored?"""
+"""Are the datasets of HDF4 files found, however they are stored?
+
+Modules: formats/hdf4/dataset_arrays.py, formats/hdf4/descriptors.py, formats/hdf4/vsets.py
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Parsers of messages raise an error of ours for any bytes, however short: fields are
 bounds-checked.
+
+Modules: formats/hdf5/structures/dataspace.py, formats/parsing/fields.py
 """
 
 from __future__ import annotations

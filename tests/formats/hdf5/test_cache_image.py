@@ -1,4 +1,8 @@
-"""Metadata in a cache image replaces the bytes of the file."""
+"""Metadata in a cache image replaces the bytes of the file.
+
+Modules: formats/hdf5/datasets/arrays.py, formats/hdf5/structures/checksum.py,
+formats/hdf5/structures/superblock_extension.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Every kind of chunk index gives the chunks that h5py gives."""
+"""Every kind of chunk index gives the chunks that h5py gives.
+
+Modules: formats/hdf5/structures/chunk_rows.py, formats/hdf5/structures/extensible_array.py,
+formats/hdf5/structures/fixed_array.py
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,14 @@
-"""The compiled parser of metadata finds what the parser in Python finds, in sound and damaged files."""
+"""The compiled parser of metadata finds what the parser in Python finds, in sound and damaged files, and it is the one
+that reads the ordinary ones.
+
+Modules: formats/hdf5/structures/btree_v1.py, formats/hdf5/structures/messages.py
+"""
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +16,30 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+from h5py import h5p, h5s, h5t
 from numcodecs.jenkins import jenkins_lookup3
 
-from insitu.errors import InsituError
-from insitu.formats import scan_format
+from described_scan import describe_scan, difference_of_parsers, without_compiled_parser
+from insitu.formats.hdf5.datasets import objects as objects_module
+from insitu.formats.hdf5.datasets.object_at_path import read_file_header
+from insitu.formats.hdf5.datasets.objects import Dataset, ObjectTable, read_objects
 from insitu.formats.hdf5.structures import compiled_metadata
 from insitu.formats.hdf5.structures.btree_v1 import _first_elements
+from insitu.formats.hdf5.structures.compiled_metadata import _OTHER, DATASET, GROUP, NAMED_TYPE, NOT_PLAIN
 from insitu.formats.hdf5.structures.file import FileContext
-from insitu.formats.hdf5.structures.messages import Message
+from insitu.formats.hdf5.structures.links import Link
+from insitu.formats.parsing.read_cache import ReadCache
+from insitu.formats.parsing.scheduler import Walk, run
 from insitu.sources import MemorySource
 from real_files import parameters
 
 metadata = compiled_metadata.metadata
 pytestmark = pytest.mark.skipif(metadata is None, reason="the C extension was not built")
-WIDTHS = 8 << 8 | 8
+ROOMS = (8, 32, 64)
+"""Symbols, group nodes and chunks that a node has room for, unless a file says otherwise."""
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
 
 
 def _write_netcdf(path: Path, number: int = 0) -> bytes:
@@ -52,76 +67,251 @@ def _write_old(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _describe(data: bytes) -> Any:
-    """All that a scan finds, or the error that it gives."""
-    try:
-        tree = scan_format(MemorySource(data, "x"), errors="keep")
-    except InsituError as problem:
-        return type(problem), str(problem)
-    found: list[Any] = []
-    for path, group in tree.walk():
-        found.append((path, repr(dict(group.attributes)), repr(group.details), repr(group.problems)))
-        for name, array in group.arrays.items():
-            tables = [
-                (tile.axes, repr(tile.encodings), repr([column.tolist() for column in _columns(tile.chunks)]))
-                for tile in array.tiles
-            ]
-            about = (array.shape, str(array.dtype), array.dims, repr(dict(array.attributes)), repr(array.details))
-            found.append((path, name, about, tables))
+def _write_narrow(path: Path, libver: str) -> bytes:
+    """Addresses and lengths of four bytes."""
+    plist = h5p.create(h5p.FILE_CREATE)
+    plist.set_sizes(4, 4)
+    access = h5p.create(h5p.FILE_ACCESS)
+    if libver == "latest":
+        access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)
+    with h5py.File(h5py.h5f.create(str(path).encode(), h5py.h5f.ACC_TRUNC, plist, access)) as file:
+        file["g/d"] = np.arange(7)
+        file.create_dataset("c", data=np.arange(20), chunks=(3,), compression="lzf")
+        file["c"].attrs["text"] = "a text"
+        file["c"].attrs["texts"] = np.array(["of", "several", "lengths"], h5py.string_dtype())
+        file["soft"] = h5py.SoftLink("/g/d")
+    return path.read_bytes()
+
+
+def _write_many_kinds(path: Path, libver: Any, order: bool) -> bytes:
+    """Whatever is plain, of every version that h5py writes."""
+    with h5py.File(path, "w", libver=libver, track_order=order) as file:
+        file["scalar"] = 3.5
+        file["nothing"] = h5py.Empty("f4")
+        file.create_dataset("contiguous", data=np.arange(12.0).reshape(3, 4)).attrs["units"] = "m"
+        file.create_dataset("unwritten", (5, 5), "i2", chunks=(2, 2), fillvalue=-7)
+        file.create_dataset("full", data=np.arange(30).reshape(5, 6), chunks=(2, 3), compression="gzip", shuffle=True)
+        file.create_dataset("grows", data=np.arange(30), chunks=(4,), maxshape=(None,), fletcher32=True)
+        file.create_dataset("one", data=np.arange(6), chunks=(6,), compression="gzip")
+        partly = file.create_dataset("partly", (10,), "f8", chunks=(2,), fillvalue=np.nan)
+        partly[4:6] = 1.0
+        file["texts"] = np.array([b"ab", b"c"])
+        file["records"] = np.array([(1, 2.5)], [("a", "<i4"), ("b", "<f8")])
+        kept = h5p.create(h5p.DATASET_CREATE)
+        kept.set_layout(h5py.h5d.COMPACT)
+        compact = h5py.h5d.create(file.id, b"compact", h5t.STD_I32BE, h5s.create_simple((4,)), dcpl=kept)
+        compact.write(h5s.ALL, h5s.ALL, np.arange(4, dtype=">i4"))
+        file["names"] = h5py.SoftLink("/texts")
+        file["nowhere"] = h5py.SoftLink("/not/there")
+        file["type"] = np.dtype("<u2")
+        group = file.create_group("deep/er", track_order=order)
+        for number in range(20):
+            group[f"d{(7 * number) % 20:02d}"] = np.arange(number)
+        for number in range(15):  # so many lie in a heap
+            group.attrs[f"attribute {(4 * number) % 15}"] = "text" * number
+        group.attrs["of varying length"] = ["x", "", "zz"]
+        group.attrs["numbers"] = np.arange(3, dtype=">f4")
+        file["x"] = np.arange(6.0)
+        file["x"].make_scale("the x axis")
+        file["full"].dims[1].attach_scale(file["x"])
+        file["full"].attrs["empty"] = h5py.Empty("S1")
+    return path.read_bytes()
+
+
+ORDINARY: dict[str, Callable[[Path], bytes]] = {
+    "netcdf": _write_netcdf,
+    "old": _write_old,
+    "narrow-earliest": lambda path: _write_narrow(path, "earliest"),
+    "narrow-latest": lambda path: _write_narrow(path, "latest"),
+    **{
+        f"{libver}-{'ordered' if order else 'named'}": lambda path, libver=libver, order=order: _write_many_kinds(
+            path, libver, order
+        )
+        for libver in ("earliest", ("v108", "v108"), ("v110", "v110"), "latest")
+        for order in (False, True)
+    },
+}
+
+
+# ---- both parsers ----------------------------------------------------------------------------------------------------
+
+
+def _open(data: bytes) -> tuple[FileContext, ReadCache]:
+    window = ReadCache(MemorySource(data, "x"))
+    return FileContext("x", len(data), peek=window.peek, head=lambda: window.head), window
+
+
+def _objects(data: bytes) -> ObjectTable:
+    """All objects of a file."""
+    file, window = _open(data)
+
+    def walk() -> Walk[ObjectTable]:
+        superblock = yield from read_file_header(file)
+        objects: ObjectTable = {}
+        yield from read_objects(file, [superblock.root], objects, indexed=True, deep=True)
+        return objects
+
+    return run(walk(), window)
+
+
+def _facts(item: Any) -> Any:
+    """All that is known of an object."""
+    if not isinstance(item, Dataset):
+        return repr(item)
+    names = [name for name in Dataset.__slots__ if name not in ("chunks", "described")]
+    chunks = (
+        None
+        if item.chunks is None
+        else (
+            item.chunks.grid,
+            [
+                np.broadcast_to(c, len(item.chunks.columns()[1])).tolist() if np.ndim(c) < 2 else c.tolist()
+                for c in item.chunks.columns()
+            ],
+        )
+    )
+    return [repr(getattr(item, name)) for name in names], chunks
+
+
+def _compiled(data: bytes) -> list[Any]:
+    """What the compiled parser alone finds of a file."""
+    file, window = _open(data)
+    superblock = run(read_file_header(file), window)
+    found = compiled_metadata.read_compiled(file, [superblock.root], [], Link, indexed=True, deep=True)
+    assert found is not None
     return found
 
 
-def _columns(table: Any) -> list[Any]:
-    if not 0 < np.prod(table.shape) < 10_000:
-        return []
-    places = table.locate([axis.reshape(-1) for axis in np.indices(table.shape)])
-    return [places.source, places.offset, places.length, places.filter_mask]
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_object_by_object(kind: str, tmp_path: Path) -> None:
+    data = ORDINARY[kind](tmp_path / "x.h5")
+    found = _objects(data)
+    with without_compiled_parser():
+        expected = _objects(data)
+    assert {address: _facts(item) for address, item in found.items()} == {
+        address: _facts(item) for address, item in expected.items()
+    }
+    assert not difference_of_parsers(data)
 
 
-def _describe_without(monkeypatch: pytest.MonkeyPatch, data: bytes) -> Any:
-    with monkeypatch.context() as patch:
-        patch.setattr(compiled_metadata, "metadata", None)
-        return _describe(data)
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_ordinary_files_are_left_to_no_other(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing falls back in silence: one call for the file, and Python reads no header of an object."""
+    data = ORDINARY[kind](tmp_path / "x.h5")
+    assert len(data) < 256 << 10
+    calls: list[list[Any]] = []
+    compiled = metadata.read_objects  # type: ignore[union-attr]
+
+    def counted(*given: Any) -> Any:
+        calls.append(compiled(*given))
+        return calls[-1]
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("an object was left to the Python parser")
+
+    monkeypatch.setattr(metadata, "read_objects", counted)
+    monkeypatch.setattr(objects_module, "read_object_header", refused)
+    describe_scan(data)
+    (found,) = calls
+    assert NOT_PLAIN not in {one[0] for one in found}
+
+
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_beside_h5py(kind: str, tmp_path: Path) -> None:
+    """Names, kinds, shapes and the places of data are those that h5py gives."""
+    path = tmp_path / "x.h5"
+    data = ORDINARY[kind](path)
+    found = _compiled(data)
+    by_address = {one[1]: one for one in found}
+    objects = _objects(data)
+    seen = 0
+    with h5py.File(path) as file:
+        base = file.userblock_size
+        items: list[Any] = [file]
+        file.visititems(lambda _, item: items.append(item))
+        for item in items:
+            address = h5py.h5o.get_info(item.id).addr
+            kind_of = (
+                DATASET if isinstance(item, h5py.Dataset) else GROUP if isinstance(item, h5py.Group) else NAMED_TYPE
+            )
+            one = by_address[address]
+            assert one[0] == kind_of, item.name
+            seen += 1
+            if kind_of == GROUP:
+                assert {link.name for link in one[2]} == set(item)
+                hard = {link.name: link.address for link in one[2] if link.path is None}
+                assert hard == {
+                    name: h5py.h5o.get_info(item[name].id).addr
+                    for name in item
+                    if isinstance(item.get(name, getlink=True), h5py.HardLink)
+                }
+            if kind_of == DATASET:
+                dataset = objects[address]
+                assert isinstance(dataset, Dataset)
+                assert dataset.space.shape == (item.shape or ())
+                assert set(dataset.attributes) | set(dataset.problems) | {"DIMENSION_LIST", "REFERENCE_LIST"} >= set(
+                    item.attrs
+                )
+                if item.chunks is None and item.shape is not None and item.id.get_offset() is not None:
+                    assert one[3] == item.id.get_offset() - base
+                if one[4] is not None:
+                    offsets = compiled_metadata.to_columns(one[4], item.id.get_num_chunks())[0]
+                    infos: list[Any] = []
+                    item.id.chunk_iter(infos.append)
+                    assert sorted(np.atleast_1d(offsets).tolist()) == sorted(info.byte_offset for info in infos)
+    assert seen == len({address for address, one in by_address.items() if one[0] != _OTHER})
 
 
 @pytest.mark.parametrize("path", parameters("hdf5"))
-def test_files_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_others(path: Path) -> None:
     if path.stat().st_size > 4 << 20:
         pytest.skip("describing every cell of more than 4 MiB takes long; smaller files have all structures")
+    assert not difference_of_parsers(path.read_bytes())
+
+
+def test_what_is_not_plain_is_left_to_python(tmp_path: Path) -> None:
+    """Object by object: what lies beside them is read in C."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file["plain"] = np.arange(3)
+        file["outside/link"] = h5py.ExternalLink("other.h5", "/x")
+        file["outside/inside"] = np.arange(4)
+        file["type"] = np.dtype([("a", "<i4")])
+        file.create_dataset("typed", (3,), file["type"])
+        file["data"] = np.array(["a", "bb"], h5py.string_dtype())
+        file["large"] = np.arange(2)
+        file["large"].attrs["large"] = np.zeros(9000)
+        addresses = {name: h5py.h5o.get_info(file[name].id).addr for name in ("outside", "typed", "large")}
     data = path.read_bytes()
-    assert _describe(data) == _describe_without(monkeypatch, data)
+    left = {one[1] for one in _compiled(data) if one[0] == NOT_PLAIN}
+    assert left == set(addresses.values())
+    assert not difference_of_parsers(data)
 
 
-def test_all_of_a_small_file_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = _write_netcdf(tmp_path / "x.nc")
-    answers: dict[str, list[bool]] = {}
+def test_a_head_that_ends_early(tmp_path: Path) -> None:
+    """Whatever lies behind the head is left to Python, which reads it."""
+    data = _write_many_kinds(tmp_path / "x.h5", "earliest", True)
+    whole = {address: _facts(item) for address, item in _objects(data).items()}
+    for length in range(100, len(data), 997):
+        file, window = _open(data)
+        file.head = lambda length=length: data[:length]
 
-    def counted(name: str, compiled: Any) -> Any:
-        def call(*given: Any) -> Any:
-            found = compiled(*given)
-            answers.setdefault(name, []).append(found is not None)
-            return found
+        def walk(file: FileContext = file) -> Walk[ObjectTable]:
+            superblock = yield from read_file_header(file)
+            objects: ObjectTable = {}
+            yield from read_objects(file, [superblock.root], objects, indexed=True, deep=True)
+            return objects
 
-        return call
-
-    for name in ("header_messages", "heap_objects", "attribute_bodies", "full_leaf"):
-        monkeypatch.setattr(metadata, name, counted(name, getattr(metadata, name)))
-    assert len(data) < 256 << 10
-    scan_format(MemorySource(data))
-    objects = 43
-    assert {name: len(found) for name, found in answers.items()} == {
-        "header_messages": objects,
-        "heap_objects": 1,
-        "attribute_bodies": objects,
-        "full_leaf": objects - 1,
-    }
-    assert all(all(found) for found in answers.values())
+        assert {address: _facts(item) for address, item in run(walk(), window).items()} == whole
 
 
-@pytest.mark.parametrize("write", [_write_netcdf, _write_old])
-def test_damaged_files(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = write(tmp_path / "x.h5")
-    chance = random.Random(write.__name__)
+# ---- damage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "old", "earliest-ordered", "latest-named"])
+def test_damaged_files(kind: str, tmp_path: Path) -> None:
+    whole = ORDINARY[kind](tmp_path / "x.h5")
+    chance = random.Random(kind)
     refused = 0
     for _ in range(60):
         data = bytearray(whole)
@@ -129,61 +319,89 @@ def test_damaged_files(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         if chance.random() < 0.2:
             del data[chance.randrange(len(data)) :]
-        found = _describe(bytes(data))
-        refused += isinstance(found, tuple)
-        assert found == _describe_without(monkeypatch, bytes(data))
+        assert not difference_of_parsers(bytes(data))
+        refused += isinstance(describe_scan(bytes(data)), tuple)
     assert refused
+
+
+def _read(head: bytes, addresses: list[int], *, deep: bool = True, size: int | None = None) -> list[Any]:
+    numbers = (len(head) if size is None else size, 0, 8, 8, *ROOMS)
+    found: list[Any] = metadata.read_objects(head, numbers, addresses, [], True, deep, Link)  # type: ignore[union-attr]
+    return found
 
 
 def test_wrong_fields_are_not_followed(tmp_path: Path) -> None:
     """Every field that leads somewhere is checked, even where the checksum fits."""
-    whole = bytearray(_write_netcdf(tmp_path / "x.nc"))
+    wholes = [bytearray(_write_netcdf(tmp_path / "x.nc")), bytearray(ORDINARY["latest-named"](tmp_path / "y.h5"))]
     chance = random.Random(1)
-    starts = [at for at in range(len(whole)) if whole[at : at + 4] in (b"OHDR", b"BTHD", b"FRHP", b"FHIB", b"BTIN")]
-    trees = [at for at in starts if whole[at : at + 4] == b"BTHD"]
-    heaps = [at for at in starts if whole[at : at + 4] == b"FRHP"]
+    places = {
+        number: [at for at in range(len(whole)) if whole[at : at + 4] in (b"OHDR", b"BTHD", b"FRHP", b"FHIB", b"BTIN")]
+        for number, whole in enumerate(wholes)
+    }
     for _ in range(3000):
-        data = bytearray(whole)
-        start = chance.choice(starts)
+        number = chance.randrange(len(wholes))
+        data = bytearray(wholes[number])
+        start = chance.choice(places[number])
         length = {b"BTHD": 38, b"FRHP": 146}.get(bytes(data[start : start + 4]), chance.choice([60, 120, 512]))
+        length = min(length, len(data) - start)
         at = start + chance.randrange(4, length - 4)
         data[at : at + 2] = chance.choice([b"\xff\xff", b"\0\0", b"\1\0", chance.randbytes(2)])
-        fitting = metadata.lookup3(bytes(data[start : start + length - 4]))
+        fitting = metadata.lookup3(bytes(data[start : start + length - 4]))  # type: ignore[union-attr]
         data[start + length - 4 : start + length] = fitting.to_bytes(4, "little")
         head = bytes(data[: chance.choice([len(data), chance.randrange(len(data))])])
-        metadata.header_messages(head, 0, WIDTHS, start, Message)
-        for kind in (5, 8):
-            metadata.heap_objects(head, 0, WIDTHS, chance.choice(heaps), chance.choice(trees), kind)
-        body = chance.choice([b"\0\0", b"\0\1\0\0"]) + b"".join(
-            chance.choice(places).to_bytes(8, "little") for places in (heaps, trees)
-        )
-        plain = Message(12, 0, chance.randbytes(chance.randrange(40)), 5)
-        metadata.attribute_bodies(head, 0, WIDTHS, [Message(21, 0, body, 0), plain], b"REFERENCE_LIST")
+        headers = [place for place in places[number] if wholes[number][place : place + 4] == b"OHDR"]
+        assert len(_read(head, headers, size=len(data))) >= len(headers)
 
 
-def _attribute(name: bytes, version: int = 3) -> bytes:
-    head = bytes([version, 0]) + (len(name) + 1).to_bytes(2, "little") + bytes(4)
-    return head + (b"\0" if version == 3 else b"") + name + b"\0"
-
-
-def test_attribute_bodies() -> None:
-    def bodies(*messages: Any) -> Any:
-        return metadata.attribute_bodies(b"", 0, WIDTHS, list(messages), b"LIST")
-
-    one, two, three = _attribute(b"one"), _attribute(b"LISTS", 1), _attribute(b"LIS", 2)
-    in_header = [Message(12, 0, three, 7), Message(12, 0, one, 2), Message(1, 0, b"", 0), Message(12, 0, two, 2)]
-    assert bodies(*in_header) == (one, two, three)
-    assert bodies(*in_header, Message(12, 0, _attribute(b"LIST"), 3), Message(12, 0, _attribute(b"LIST\0x", 1), 3)) == (
-        one,
-        two,
-        three,
+def _header(messages: list[tuple[int, bytes]]) -> bytes:
+    """An object header of version 1."""
+    body = b"".join(
+        kind.to_bytes(2, "little") + len(data).to_bytes(2, "little") + bytes(4) + data for kind, data in messages
     )
-    assert bodies() == ()
-    assert bodies(Message(21, 0, bytes(2) + b"\xff" * 16, 0)) == ()  # there is no heap
-    for odd in (b"", _attribute(b"x", 4), _attribute(b"name")[:-3]):
-        assert bodies(Message(12, 0, odd, 0)) is None
-    assert bodies(Message(12, 2, one, 0)) is None  # shared
-    assert bodies(Message(21, 0, bytes(10), 0)) is None
+    return b"\1\0" + len(messages).to_bytes(2, "little") + bytes(4) + len(body).to_bytes(4, "little") + bytes(4) + body
+
+
+def _link(name: bytes, address: int) -> bytes:
+    return b"\1\0" + bytes([len(name)]) + name + address.to_bytes(8, "little")
+
+
+def test_links_in_a_circle() -> None:
+    head = _header([(6, _link(b"a", 0)), (6, _link(b"b", 0)), (6, _link(b"c", 1 << 40))])
+    found = _read(head, [0])
+    assert [(one[0], one[1]) for one in found] == [(GROUP, 0), (NOT_PLAIN, 1 << 40)]
+    assert [link.name for link in found[0][2]] == ["a", "b", "c"]
+    assert len(_read(head, [0], deep=False)) == 1
+
+
+def test_work_is_bounded() -> None:
+    """Thousands of objects whose headers overlap: each alone is plain, and long."""
+    size = 8 << 16 | 0x18  # read as a message: of type 0x18, with 8 bytes
+    head = (b"\1\0\0\0\0\0\0\0" + size.to_bytes(4, "little") + bytes(4)) * 40_000
+    addresses = [16 * number for number in range(4000)]
+    assert all(one[0] == _OTHER for address in addresses[::400] for one in _read(head, [address], deep=False))
+    found = _read(head, addresses, deep=False)
+    assert [one[1] for one in found] == addresses
+    read = sum(one[0] == _OTHER for one in found)
+    assert {one[0] for one in found} == {_OTHER, NOT_PLAIN}
+    assert read * size < 65 * len(head) + (1 << 20)
+
+
+def test_order_of_links_and_attributes(tmp_path: Path) -> None:
+    """By name as bytes, or by creation: what is the same keeps its place."""
+    head = _header([(6, _link(name, 0)) for name in (b"b", "ä".encode(), b"Z", b"aa", b"a", b"\xff")])
+    (found,) = _read(head, [0])
+    assert [link.name for link in found[2]] == ["Z", "a", "aa", "b", "ä", "\udcff"]
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="latest", track_order=True) as file:
+        names = [f"name {(17 * number) % 50}" for number in range(50)]
+        for name in names:
+            file.attrs[name] = 1
+            file[name] = 1
+    assert list(_objects(path.read_bytes())[48].attributes) == names  # type: ignore[union-attr]
+    assert [link.name for link in _objects(path.read_bytes())[48].links] == names  # type: ignore[union-attr]
+
+
+# ---- chunks, checksums, arguments ------------------------------------------------------------------------------------
 
 
 def test_full_leaf(tmp_path: Path) -> None:
@@ -201,8 +419,8 @@ def test_full_leaf(tmp_path: Path) -> None:
     file = FileContext("x", 200)
     found = compiled_metadata.full_leaf(file, node(), grid, chunk)
     assert found is not None
-    assert found[0].tolist() == [64, 74, 84, 94, 104, 114]
-    assert found[1].tolist() == [10] * 6
+    assert np.asarray(found[0]).tolist() == [64, 74, 84, 94, 104, 114]
+    assert found[1] == 10
     assert found[2] == 0
     for bad in (
         node(count=5),
@@ -220,35 +438,71 @@ def test_full_leaf(tmp_path: Path) -> None:
     assert compiled_metadata.full_leaf(FileContext("x", 200, base=100), node(), grid, chunk) is None
 
 
+def test_filter_masks(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        dataset = file.create_dataset("d", (4,), "u1", chunks=(2,), compression="gzip")
+        dataset.id.write_direct_chunk((0,), b"ab", filter_mask=1)
+        dataset.id.write_direct_chunk((2,), b"cd", filter_mask=1)
+    (one,) = (one for one in _compiled(path.read_bytes()) if one[0] == DATASET)
+    offsets, lengths, masks = compiled_metadata.to_columns(one[4], 2)
+    assert lengths == 2
+    assert masks == 1
+    assert [path.read_bytes()[at : at + 2] for at in np.asarray(offsets).tolist()] == [b"ab", b"cd"]
+    assert not difference_of_parsers(path.read_bytes())
+
+
 def test_checksum() -> None:
     chance = random.Random(0)
-    for length in range(80):
+    for length in (*range(80), 1 << 16):
         data = chance.randbytes(length)
-        assert metadata.lookup3(data) == jenkins_lookup3(data, 0)
+        assert metadata.lookup3(data) == jenkins_lookup3(data, 0)  # type: ignore[union-attr]
 
 
 def test_none_is_counted() -> None:
     """One build serves every Python from 3.11 on, and there None has a count of references."""
     before = sys.getrefcount(None)
+    head = _header([(6, _link(b"a", 0))])
     for _ in range(10_000):
-        metadata.header_messages(b"", 0, WIDTHS, 0, Message)
-        metadata.heap_objects(b"", 0, WIDTHS, 0, 0, 8)
-        metadata.full_leaf(b"", 0, 8, 0, 64, (1,), (1,))
+        _read(head, [0])
+        _read(b"", [0])
+        metadata.full_leaf(b"", 0, 8, 0, 64, (1,), (1,))  # type: ignore[union-attr]
     assert abs(sys.getrefcount(None) - before) < 5_000
 
 
-def test_wrong_arguments() -> None:
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({1: (9, 0, 8, 8, 8, 32)}, TypeError),
+        ({1: (9, 0, 0, 8, *ROOMS)}, ValueError),
+        ({1: (9, 0, 8, 9, *ROOMS)}, ValueError),
+        ({1: (1 << 63, 0, 8, 8, *ROOMS)}, ValueError),
+        ({1: (9, 1 << 64, 8, 8, *ROOMS)}, OverflowError),
+        ({1: (9, 0, 8, 8, 1 << 40, 1, 1)}, ValueError),
+        ({1: (2, 0, 8, 8, *ROOMS)}, ValueError),
+        ({1: [9, 0, 8, 8, *ROOMS]}, ValueError),
+        ({0: bytearray(9)}, TypeError),
+        ({2: (0,)}, TypeError),
+        ({2: ["x"]}, TypeError),
+        ({2: [1 << 64]}, OverflowError),
+        ({3: [-1]}, OverflowError),
+        ({6: dict}, TypeError),
+        ({6: 1}, TypeError),
+    ],
+)
+def test_wrong_arguments(changes: dict[int, Any], problem: type[Exception]) -> None:
+    given: list[Any] = [bytes(9), (9, 0, 8, 8, *ROOMS), [0], [], True, True, Link]
+    metadata.read_objects(*given)  # type: ignore[union-attr]
+    for position, value in changes.items():
+        given[position] = value
+    with pytest.raises(problem):
+        metadata.read_objects(*given)  # type: ignore[union-attr]
+
+
+def test_wrong_arguments_of_the_others() -> None:
     with pytest.raises(TypeError):
-        metadata.header_messages(b"", 0, WIDTHS, 0)
-    with pytest.raises(TypeError):
-        metadata.header_messages(b"", 0, WIDTHS, 0, dict)
-    with pytest.raises(ValueError, match="1 to 8 bytes"):
-        metadata.header_messages(b"", 0, 0, 0, Message)
-    with pytest.raises(ValueError, match="record types"):
-        metadata.heap_objects(b"", 0, WIDTHS, 0, 0, 9)
-    for messages in ([()], [1], (), [(12, 0, "text", 0)], [("x", 0, b"", 0)]):
-        with pytest.raises(TypeError):
-            metadata.attribute_bodies(b"", 0, WIDTHS, messages, b"")
+        metadata.read_objects(b"")  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="rank"):
-        metadata.full_leaf(b"", 0, 8, 0, 64, (1,), (1, 1))
-    assert metadata.header_messages(b"", 0, WIDTHS, 1 << 70, Message) is None
+        metadata.full_leaf(b"", 0, 8, 0, 64, (1,), (1, 1))  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="1 to 8 bytes"):
+        metadata.full_leaf(b"", 0, 9, 0, 64, (1,), (1,))  # type: ignore[union-attr]

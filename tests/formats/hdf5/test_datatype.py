@@ -1,4 +1,7 @@
-"""Every datatype becomes the dtype that h5py gives."""
+"""Every datatype becomes the dtype that h5py gives.
+
+Modules: formats/hdf5/structures/shared_messages.py
+"""
 
 from __future__ import annotations
 

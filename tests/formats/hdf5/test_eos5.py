@@ -1,4 +1,7 @@
-"""Fields of HDF-EOS5 files have the dimensions that StructMetadata names."""
+"""Fields of HDF-EOS5 files have the dimensions that StructMetadata names.
+
+Modules: formats/eos_structure.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every object is found once, by every kind of link, and cycles of links end."""
+"""Every object is found once, by every kind of link, and cycles of links end.
+
+Modules: formats/hdf5/structures/local_heap.py, formats/hdf5/structures/message_cache.py
+"""
 
 from __future__ import annotations
 

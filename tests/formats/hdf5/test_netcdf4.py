@@ -1,4 +1,7 @@
-"""Names, dimensions and lengths are those that netCDF4 and xarray show."""
+"""Names, dimensions and lengths are those that netCDF4 and xarray show.
+
+Modules: formats/hdf5/datasets/object_tree.py, formats/hdf5/groups.py, formats/hdf5/structures/number_types.py
+"""
 
 from __future__ import annotations
 

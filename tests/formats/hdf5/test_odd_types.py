@@ -1,4 +1,7 @@
-"""Types without a NumPy equivalent read as in h5py."""
+"""Types without a NumPy equivalent read as in h5py.
+
+Modules: formats/hdf5/codecs/fixed_text.py, formats/hdf5/codecs/odd_numbers.py
+"""
 
 from __future__ import annotations
 

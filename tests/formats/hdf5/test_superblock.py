@@ -1,4 +1,7 @@
-"""The superblock is found and parsed in every version."""
+"""The superblock is found and parsed in every version.
+
+Modules: formats/hdf5/format.py, formats/hdf5/structures/object_header.py
+"""
 
 from __future__ import annotations
 

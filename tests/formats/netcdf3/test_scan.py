@@ -1,5 +1,7 @@
 """Does a scan of NetCDF-3 files find every byte, whatever the version, the padding and the record
 structure?
+
+Modules: codecs/filters/struct_member.py
 """
 
 from __future__ import annotations
@@ -163,10 +165,10 @@ def test_attributes_are_as_netcdf4_shows_them(tmp_path: Path) -> None:
         file.createVariable("c", "S1", ("x",), fill_value=b"z")
     group = insitu.scan(str(tmp_path / "a.nc"), decode=False)
     with netCDF4.Dataset(tmp_path / "a.nc") as file:
-        for ours, theirs in ((group, file), (group.arrays["v"], file["v"]), (group.arrays["c"], file["c"])):
-            assert list(ours.attributes) == theirs.ncattrs()
-            for name in theirs.ncattrs():
-                expected, found = theirs.getncattr(name), ours.attributes[name]
+        for actual, reference in ((group, file), (group.arrays["v"], file["v"]), (group.arrays["c"], file["c"])):
+            assert list(actual.attributes) == reference.ncattrs()
+            for name in reference.ncattrs():
+                expected, found = reference.getncattr(name), actual.attributes[name]
                 assert type(found) is type(expected)
                 np.testing.assert_array_equal(found, expected)
                 assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
@@ -208,9 +210,9 @@ def test_files_larger_than_four_gibibytes(tmp_path: Path, version: int) -> None:
     assert group.arrays["b"].nbytes == 8 * big
     assert insitu.read(group, "b", np.s_[-4:], decode=False).tolist() == [0, 1, 2, 3]
     assert insitu.read(group, "s", np.s_[5, -3:], decode=False).tolist() == [997, 998, 999]
-    with netCDF4.Dataset(path) as theirs:
-        assert theirs["b"][-3:].tolist() == [1, 2, 3]
-        assert theirs["s"][5, -3:].tolist() == [997, 998, 999]
+    with netCDF4.Dataset(path) as reference:
+        assert reference["b"][-3:].tolist() == [1, 2, 3]
+        assert reference["s"][5, -3:].tolist() == [997, 998, 999]
 
 
 def _many(path: Path, count: int) -> None:

@@ -49,32 +49,32 @@ FORMS: dict[str, dict[str, Any]] = {
 def test_as_rasterio_shows_them(tmp_path: Path, form: str) -> None:
     path = tmp_path / "a.tif"
     write(path, **FORMS[form])
-    with xr.open_dataset(path, engine="rasterio") as theirs:
-        ours = insitu.open_dataset(path)
+    with xr.open_dataset(path, engine="rasterio") as expected:
+        actual = insitu.open_dataset(path)
         # rioxarray computes in float32, CF and we in float64.
-        np.testing.assert_allclose(ours.band_data.values, theirs.band_data.values, rtol=1e-6)
-        assert not {"scales", "offsets"} & ours.band_data.attrs.keys()
+        np.testing.assert_allclose(actual.band_data.values, expected.band_data.values, rtol=1e-6)
+        assert not {"scales", "offsets"} & actual.band_data.attrs.keys()
         part = {"band": [2, 0], "y": slice(2, 30, 3)}
-        np.testing.assert_array_equal(ours.band_data.isel(part), ours.band_data.load().isel(part))
+        np.testing.assert_array_equal(actual.band_data.isel(part), actual.band_data.load().isel(part))
 
 
 def test_chunks_are_fetched_once(tmp_path: Path) -> None:
     write(tmp_path / "a.tif", **FORMS["tiles"])
-    ours = insitu.open_dataset(tmp_path / "a.tif")
+    actual = insitu.open_dataset(tmp_path / "a.tif")
     with insitu.trace() as seen:
-        ours.band_data.load()
+        actual.band_data.load()
     assert seen.bytes <= (tmp_path / "a.tif").stat().st_size
 
 
 def test_kept_joined_and_left_alone(tmp_path: Path) -> None:
     stored = write(tmp_path / "a.tif")
     write(tmp_path / "b.tif", scales=(3.0, 2.0, 1.0))
-    ours = insitu.open_dataset(tmp_path / "a.tif")
-    ours.insitu.save(tmp_path / "a.insitu")
-    xr.testing.assert_equal(insitu.open_dataset(tmp_path / "a.insitu").load(), ours.load())
+    actual = insitu.open_dataset(tmp_path / "a.tif")
+    actual.insitu.save(tmp_path / "a.insitu")
+    xr.testing.assert_equal(insitu.open_dataset(tmp_path / "a.insitu").load(), actual.load())
     both = insitu.open_mfdataset([tmp_path / "a.tif", tmp_path / "b.tif"], combine="nested", concat_dim="time")
     other = insitu.open_dataset(tmp_path / "b.tif")
-    np.testing.assert_array_equal(both.band_data.isel(time=0), ours.band_data)
+    np.testing.assert_array_equal(both.band_data.isel(time=0), actual.band_data)
     np.testing.assert_array_equal(both.band_data.isel(time=1), other.band_data)
     raw = insitu.open_dataset(tmp_path / "a.tif", mask_and_scale=False).band_data
     np.testing.assert_array_equal(raw, stored)

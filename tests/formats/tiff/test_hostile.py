@@ -85,9 +85,9 @@ def test_many_directories_are_followed_once() -> None:
 
 @pytest.mark.parametrize("text", ["images=999999999", "images=65536", "images=0", "images=-1"])
 def test_a_stack_that_is_not_there_is_one_image(text: str) -> None:
-    said = f"ImageJ=1.53\n{text}\n".encode() + b"\0"
-    data = bytearray(_big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (270, 2, len(said), 310), room=0))
-    data = data.ljust(310, b"\1") + said
+    description = f"ImageJ=1.53\n{text}\n".encode() + b"\0"
+    data = bytearray(_big(*IMAGE, (273, 16, 1, 240), (279, 16, 1, 64), (270, 2, len(description), 310), room=0))
+    data = data.ljust(310, b"\1") + description
     source = MemorySource(bytes(data))
     found: Any = insitu.read(insitu.scan(source, decode=False), "band_data", decode=False)
     np.testing.assert_array_equal(found, np.ones((1, 8, 8)))

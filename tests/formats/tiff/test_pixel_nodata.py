@@ -44,17 +44,17 @@ def write(path: Path, dtype: str = "uint8", values: str = "0 1 2", **how: Any) -
 def test_as_rioxarray_shows_them(tmp_path: Path, form: str, dtype: str) -> None:
     path = tmp_path / "a.tif"
     stored = write(path, dtype, **FORMS[form])
-    with xr.open_dataset(path, engine="rasterio") as theirs:
-        expected = theirs.band_data.load()
-    ours = insitu.open_dataset(path).band_data
-    assert ours.dtype == expected.dtype
-    assert ours.encoding["_FillValue"] == 0
+    with xr.open_dataset(path, engine="rasterio") as reference:
+        expected = reference.band_data.load()
+    actual = insitu.open_dataset(path).band_data
+    assert actual.dtype == expected.dtype
+    assert actual.encoding["_FillValue"] == 0
     for _ in range(2):
-        np.testing.assert_array_equal(ours.values, expected.values)
+        np.testing.assert_array_equal(actual.values, expected.values)
     assert np.isnan(expected).sum() >= 3 * 6 * 16
     part = {"band": [2, 0], "y": slice(2, 30, 3), "x": 5}
-    np.testing.assert_array_equal(ours.isel(part), expected.isel(part))
-    assert int(ours.count()) == int(expected.count())
+    np.testing.assert_array_equal(actual.isel(part), expected.isel(part))
+    assert int(actual.count()) == int(expected.count())
     raw = insitu.open_dataset(path, mask_and_scale=False).band_data
     np.testing.assert_array_equal(raw, stored)
     assert raw.dtype == stored.dtype
@@ -65,11 +65,11 @@ def test_values_that_do_not_fit(tmp_path: Path, values: str) -> None:
     """Too few or too many are no nodata values; a number that no pixel can have hides none."""
     path = tmp_path / "a.tif"
     write(path, values=values)
-    ours = insitu.open_dataset(path).band_data
+    actual = insitu.open_dataset(path).band_data
     if values != "0 1 many":
-        with xr.open_dataset(path, engine="rasterio") as theirs:
-            np.testing.assert_array_equal(ours.values, theirs.band_data.values)
-    assert (int(np.isnan(ours.values).sum()) > 0) == (values != "300 1 2")
+        with xr.open_dataset(path, engine="rasterio") as reference:
+            np.testing.assert_array_equal(actual.values, reference.band_data.values)
+    assert (int(np.isnan(actual.values).sum()) > 0) == (values != "300 1 2")
 
 
 @pytest.mark.filterwarnings("ignore:.*differ across bands:UserWarning")
@@ -78,19 +78,19 @@ def test_scales_of_bands(tmp_path: Path) -> None:
     write(path)
     with rasterio.open(path, "r+") as file:
         file.scales, file.offsets = (0.5, 2.0, 1.0), (3.0, 0.0, 1.0)
-    with xr.open_dataset(path, engine="rasterio") as theirs:
-        np.testing.assert_allclose(insitu.open_dataset(path).band_data, theirs.band_data, rtol=1e-6)
+    with xr.open_dataset(path, engine="rasterio") as reference:
+        np.testing.assert_allclose(insitu.open_dataset(path).band_data, reference.band_data, rtol=1e-6)
 
 
 def test_bands_stored_one_by_one_are_not_masked(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     stored = write(path, interleave="band")
     with pytest.warns(InsituWarning, match=r"NODATA_VALUES .*one by one"):
-        ours = insitu.open_dataset(path).band_data
-    np.testing.assert_array_equal(ours, stored)
+        actual = insitu.open_dataset(path).band_data
+    np.testing.assert_array_equal(actual, stored)
     nodata = xr.DataArray([0, 1, 2], dims="band")
-    with xr.open_dataset(path, engine="rasterio") as theirs:
-        np.testing.assert_array_equal(ours.where((ours != nodata).any("band")), theirs.band_data)
+    with xr.open_dataset(path, engine="rasterio") as reference:
+        np.testing.assert_array_equal(actual.where((actual != nodata).any("band")), reference.band_data)
 
 
 def test_saved_joined_and_stored(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_saved_joined_and_stored(tmp_path: Path) -> None:
     stored = [write(path, **how) for path, how in zip(names, (FORMS["tiles"], FORMS["strips"]), strict=True)]
     both = insitu.open_mfdataset(names, combine="nested", concat_dim="time")
     for number, path in enumerate(names):
-        with xr.open_dataset(path, engine="rasterio") as theirs:
-            np.testing.assert_array_equal(both.band_data.isel(time=number), theirs.band_data)
+        with xr.open_dataset(path, engine="rasterio") as reference:
+            np.testing.assert_array_equal(both.band_data.isel(time=number), reference.band_data)
     both.insitu.save(tmp_path / "both.insitu")
     again = insitu.open_dataset(tmp_path / "both.insitu")
     np.testing.assert_array_equal(again.band_data, both.band_data)

@@ -1,4 +1,7 @@
-"""Are colours, logarithms and odd samples shown as rasterio shows them, whatever their compression?"""
+"""Are colours, logarithms and odd samples shown as rasterio shows them, whatever their compression?
+
+Modules: formats/tiff/codecs/ycbcr.py
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Does a scan of TIFFs find every strip and tile, whatever the layout, the compression and the
 predictor?
+
+Modules: formats/tiff/citations.py, formats/tiff/codecs/strips.py, formats/tiff/directory.py,
+formats/tiff/georeferencing.py, formats/tiff/metadata.py, formats/tiff/strips_and_tiles.py, formats/tiff/units.py,
+formats/tiff/wkt.py, scanning/band_packing.py
 """
 
 from __future__ import annotations
@@ -326,16 +330,16 @@ def test_coordinates_and_attributes_are_as_rioxarray_shows_them(tmp_path: Path, 
         file.update_tags(AREA_OR_POINT="Point" if point else "Area", PRODUCT="made up", NUMBER="12")
         file.update_tags(1, STATISTICS_MEAN="3.5")
     group = insitu.scan(tmp_path / "a.tif", decode=False)
-    with xarray.open_dataset(tmp_path / "a.tif", engine="rasterio", mask_and_scale=False) as theirs:
+    with xarray.open_dataset(tmp_path / "a.tif", engine="rasterio", mask_and_scale=False) as reference:
         for name in ("band", "x", "y"):
-            np.testing.assert_array_equal(insitu.read(group, name, decode=False), theirs[name].values)
-        ours = dict(group.arrays["band_data"].attributes)
-        assert ours.pop("grid_mapping") == ours.pop("coordinates") == "spatial_ref"
-        expected = dict(theirs["band_data"].attrs)
-        assert ours.keys() == expected.keys()
+            np.testing.assert_array_equal(insitu.read(group, name, decode=False), reference[name].values)
+        actual = dict(group.arrays["band_data"].attributes)
+        assert actual.pop("grid_mapping") == actual.pop("coordinates") == "spatial_ref"
+        expected = dict(reference["band_data"].attrs)
+        assert actual.keys() == expected.keys()
         for name, value in expected.items():
-            assert list(np.atleast_1d(ours[name])) == list(np.atleast_1d(value)), name
-        assert dict(group.arrays["spatial_ref"].attributes) == theirs["spatial_ref"].attrs
+            assert list(np.atleast_1d(actual[name])) == list(np.atleast_1d(value)), name
+        assert dict(group.arrays["spatial_ref"].attributes) == reference["spatial_ref"].attrs
 
 
 SYSTEMS = [
@@ -352,12 +356,12 @@ SYSTEMS = [
 def test_reference_systems_are_as_rioxarray_shows_them(tmp_path: Path, system: str) -> None:
     _write(tmp_path / "a.tif", _pixels(2, 4, 5, "int16"), crs=system)
     with (
-        insitu.open_dataset(tmp_path / "a.tif") as ours,
-        xarray.open_dataset(tmp_path / "a.tif", engine="rasterio") as theirs,
+        insitu.open_dataset(tmp_path / "a.tif") as actual,
+        xarray.open_dataset(tmp_path / "a.tif", engine="rasterio") as reference,
     ):
-        assert "spatial_ref" in ours.coords
-        assert ours.spatial_ref.attrs == theirs.spatial_ref.attrs
-        assert ours.band_data.rio.crs == theirs.band_data.rio.crs
+        assert "spatial_ref" in actual.coords
+        assert actual.spatial_ref.attrs == reference.spatial_ref.attrs
+        assert actual.band_data.rio.crs == reference.band_data.rio.crs
 
 
 def test_control_points_are_as_rioxarray_shows_them(tmp_path: Path) -> None:
@@ -367,8 +371,8 @@ def test_control_points_are_as_rioxarray_shows_them(tmp_path: Path) -> None:
         file.write(_pixels(1, 4, 5, "uint8"))
     group = insitu.scan(tmp_path / "a.tif", decode=False)
     assert "x" not in group.arrays
-    with xarray.open_dataset(tmp_path / "a.tif", engine="rasterio") as theirs:
-        assert dict(group.arrays["spatial_ref"].attributes) == theirs.spatial_ref.attrs
+    with xarray.open_dataset(tmp_path / "a.tif", engine="rasterio") as reference:
+        assert dict(group.arrays["spatial_ref"].attributes) == reference.spatial_ref.attrs
 
 
 def test_a_turned_image_has_its_transformation_only(tmp_path: Path) -> None:
@@ -465,8 +469,8 @@ def test_metadata_that_gdal_escaped_twice(tmp_path: Path) -> None:
         file.descriptions, file.units = ("x < y & z", "q"), ("m & s", "k>")
     found = insitu.open_dataset(path).band_data.attrs
     assert found["NOTE"] == note
-    with xarray.open_dataset(path, engine="rasterio") as theirs:
-        expected = theirs.band_data.attrs
+    with xarray.open_dataset(path, engine="rasterio") as reference:
+        expected = reference.band_data.attrs
         assert {name: found[name] for name in ("NOTE", "A&B", "FIRST")} == {
             name: expected[name] for name in ("NOTE", "A&B", "FIRST")
         }

@@ -41,12 +41,12 @@ def test_every_store(corpus: Path) -> None:
             group = open_zarr(str(path), ScanRequest())
             assert group is not None, name
             for variable, array in group.all_arrays():
-                ours = read_array(array, context=ReadContext(variable))
-                theirs = _oracle(path, variable)
-                if theirs is None:
+                actual = read_array(array, context=ReadContext(variable))
+                expected = _oracle(path, variable)
+                if expected is None:
                     alone.add(path.name)
                 else:
-                    _equal(ours, theirs, f"{name}: {variable}")
+                    _equal(actual, expected, f"{name}: {variable}")
                     compared += 1
         except UnknownCodecError:
             if not any(
@@ -78,10 +78,10 @@ def _oracle(path: Path, variable: str) -> np.ndarray | None:
     return None
 
 
-def _equal(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
-    assert ours.shape == theirs.shape, what
-    if theirs.dtype.kind in "TO":
-        assert [str(v) for v in ours.reshape(-1)] == [str(v) for v in theirs.reshape(-1)], what
+def _equal(actual: np.ndarray, expected: np.ndarray, what: str) -> None:
+    assert actual.shape == expected.shape, what
+    if expected.dtype.kind in "TO":
+        assert [str(v) for v in actual.reshape(-1)] == [str(v) for v in expected.reshape(-1)], what
         return
-    assert ours.dtype.newbyteorder("=") == theirs.dtype.newbyteorder("="), what
-    assert ours.astype(theirs.dtype).tobytes() == theirs.tobytes(), what
+    assert actual.dtype.newbyteorder("=") == expected.dtype.newbyteorder("="), what
+    assert actual.astype(expected.dtype).tobytes() == expected.tobytes(), what

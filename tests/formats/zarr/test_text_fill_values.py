@@ -35,10 +35,10 @@ def write_v3(path: Path, data_type: Any, fill: Any, codecs: list[dict[str, Any]]
 def assert_same_as_zarr(path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # types without a specification
-        theirs = np.asarray(zarr.open_array(path / "v", mode="r")[:]).tolist()
-    ours = insitu.read(path, "v", decode=False).tolist()
-    assert ours == theirs
-    assert [type(value) for value in ours] == [type(value) for value in theirs]
+        expected = np.asarray(zarr.open_array(path / "v", mode="r")[:]).tolist()
+    actual = insitu.read(path, "v", decode=False).tolist()
+    assert actual == expected
+    assert [type(value) for value in actual] == [type(value) for value in expected]
 
 
 @pytest.mark.parametrize("fill", [0, 1, -1, 1.5, True, False, "", "0", "abc", "é", "NaN", None])

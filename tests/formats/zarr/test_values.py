@@ -65,14 +65,14 @@ def values(dtype: str, shape: tuple[int, ...], seed: int = 1) -> npt.NDArray[Any
     return random.integers(0, 120, shape).astype(kind)
 
 
-def same(ours: npt.NDArray[Any], theirs: Any) -> None:
-    theirs = np.asarray(theirs)
-    assert ours.shape == theirs.shape
-    if theirs.dtype.kind in "TO":
-        assert [str(v) for v in ours.reshape(-1)] == [str(v) for v in theirs.reshape(-1)]
+def same(actual: npt.NDArray[Any], expected: Any) -> None:
+    expected = np.asarray(expected)
+    assert actual.shape == expected.shape
+    if expected.dtype.kind in "TO":
+        assert [str(v) for v in actual.reshape(-1)] == [str(v) for v in expected.reshape(-1)]
         return
-    assert ours.dtype.newbyteorder("=") == theirs.dtype.newbyteorder("=")
-    assert ours.astype(theirs.dtype).tobytes() == theirs.tobytes()
+    assert actual.dtype.newbyteorder("=") == expected.dtype.newbyteorder("=")
+    assert actual.astype(expected.dtype).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

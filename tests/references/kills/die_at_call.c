@@ -1,7 +1,9 @@
-/* Counts the calls of this process that change files, and ends it by SIGKILL before a given one. Loaded by LD_PRELOAD. */
+/* Counts the calls of this process that change files; ends it by SIGKILL before a given one, or stops it before each of
+ * them, so that its parent can look at the files. Loaded by LD_PRELOAD. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,13 +13,21 @@
 #include <unistd.h>
 
 static volatile long last = -1, counted = 0;
-static volatile int armed = 0;
+static volatile int armed = 0, stopping = 0;
+static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
 
 void die_at(long call) { counted = 0; last = call; armed = 1; }
+void stop_at_calls(void) { stopping = armed = 1; }
 long calls(void) { return counted; }
 
 static void step(void) {
     if (!armed) return;
+    if (stopping) {
+        pthread_mutex_lock(&one_by_one); /* calls of two threads are two stops */
+        raise(SIGSTOP);                  /* of this thread: it stops here, and all others with it */
+        pthread_mutex_unlock(&one_by_one);
+        return;
+    }
     long now = __atomic_fetch_add(&counted, 1, __ATOMIC_SEQ_CST);
     if (last >= 0 && now >= last) {
         kill(getpid(), SIGKILL);

@@ -1,10 +1,14 @@
-"""Run writers again and again, killed before each of their system calls, and look at what is left
-each time.
+"""Stop a writer before each of its system calls, and look at what a kill would leave there.
 
 `python die_everywhere.py LIBRARY`, with LIBRARY (made of `die_at_call.c`) in LD_PRELOAD. Each line of
 standard input is a list in JSON: the folder, the work, the suffix of the target, and whether two
 directories can be exchanged; the answer is a line of standard output. Every run is a forked child of
 this process, which itself does nothing but import, so that no thread or event loop is inherited.
+
+What a process has written is there for others when it is killed, and nothing else: so the files are
+copied while the writer stands still, and each state is opened once, however many calls (of `fsync`,
+or of files that are only opened) leave it. That took 290 s of processor time when the writer was
+killed, and run from the start, before each call; the first, the middle and the last call still are.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ from insitu.maintenance import append_tree as append
 from insitu.references import directory_swap, open_references, save
 from insitu.references.store import restore_previous
 
+HANGS = 900
+"""Seconds after which a child is ended."""
 MOST = 400
 """Calls; a writer of these small stores that needs more has changed its nature."""
 
@@ -115,7 +121,7 @@ def run_forked(work: Callable[[], Any]) -> tuple[int, Any]:
     read, write = os.pipe()
     child = os.fork()
     if not child:
-        signal.alarm(120)
+        signal.alarm(HANGS)
         try:
             answer = json.dumps(work())
         except BaseException:
@@ -195,27 +201,26 @@ def main() -> None:
 def kill_at_every_call(calls: Any, folder: Path, work: str, suffix: str, can_exchange: bool = True) -> dict[str, int]:
     """Return how many calls a writer made, and how many of the kills left the old state and the new one."""
     before, act = writers(folder, suffix)[work]
+    target = folder / "target" / f"x{suffix}"
 
-    def prepare(name: str) -> Path:
-        """A copy of the state before, in a folder of its own."""
-        target = folder / name / f"x{suffix}"
+    def prepare() -> None:
+        """Put the state before at the target."""
         shutil.rmtree(target.parent, ignore_errors=True)
         shutil.copytree(folder / "before", target.parent)
         if work == "refresh":
             write_file(folder / "one.nc", 0)
             os.utime(folder / "one.nc", ns=(10**18, 10**18))
-        return target
 
-    def act_and_die(target: Path, call: int) -> int:
+    def act_with(arm: Callable[[], Any]) -> int:
         if work == "refresh":
             write_file(folder / "one.nc", 0, 50)
         if not can_exchange:
             directory_swap._exchange = lambda path, other: False  # type: ignore[assignment]
-        calls.die_at(call)
+        arm()
         act(target)
         return int(calls.calls())
 
-    def open_and_repeat(target: Path) -> tuple[Any, Any]:
+    def open_and_repeat() -> tuple[Any, Any]:
         """The state that was left, and that after the work is done again, if it can be: None if not.
 
         Whatever was left lying around is in nobody's way.
@@ -226,14 +231,25 @@ def kill_at_every_call(calls: Any, folder: Path, work: str, suffix: str, can_exc
         act(target)
         return found, state(target)
 
+    def judge(call: int) -> str:
+        """Whether the old state lies at the target or the new one, when the writer got as far as this call."""
+        if suffix == ".parq" and not new_target and can_exchange:
+            assert (target / ".zmetadata").exists(), f"call {call}: others find nothing at the path"
+        status, left = run_forked(open_and_repeat)
+        assert status == 0, f"call {call}: what is left cannot be opened, or the work not be done again"
+        found, done = left
+        assert found in (old, new), f"call {call}: {found} is neither the old nor the new state"
+        assert done is None or done == new or old not in (None, done), f"call {call}: done again it gives {done}"
+        return "old" if found == old else "new"
+
     write_file(folder / "one.nc", 0)
     os.utime(folder / "one.nc", ns=(10**18, 10**18))
     write_file(folder / "two.nc", 4)
     (folder / "before").mkdir()
     assert run_forked(lambda: before(folder / "before" / f"x{suffix}"))[0] == 0
     old = run_forked(lambda: state(folder / "before" / f"x{suffix}"))[1]
-    target = prepare("first")
-    status, modules = run_forked(lambda: (act_and_die(target, -1), state(target), sorted(sys.modules))[-1])
+    prepare()
+    status, modules = run_forked(lambda: (act_with(lambda: None), state(target), sorted(sys.modules))[-1])
     assert status == 0, "the writer fails by itself"
     asynchronous = [name for name in modules if name.startswith(("icechunk", "zarr"))]
     import_all(set(modules) - set(asynchronous))  # once here, and not in every child
@@ -242,28 +258,75 @@ def kill_at_every_call(calls: Any, folder: Path, work: str, suffix: str, can_exc
     assert count_threads() == threads, "an import starts a thread, which does not survive a fork"
     look_up_libraries()
     gc.freeze()  # a child that marks all these objects as seen would copy the pages that hold them
-    target = prepare("whole")
-    status, total = run_forked(lambda: act_and_die(target, -1))
+    prepare()
+    status, total = run_forked(lambda: act_with(lambda: calls.die_at(-1)))
     assert status == 0, "the writer fails by itself"
     new = run_forked(lambda: state(target))[1]
     new_target = work in ("scan", "scan-one", "save-new", "convert")
     assert (old is None) == new_target
     assert new not in (old, None)
     assert 3 < total < MOST, total
+    prepare()
+    changed = [target.parent, *([folder / "one.nc"] if work == "refresh" else [])]
+    states = copy_at_every_stop(lambda: act_with(calls.stop_at_calls), changed, folder / "copies")
     seen = {"old": 0, "new": 0}
-    for call in range(total):
-        target = prepare("killed")
-        status, _ = run_forked(lambda target=target, call=call: act_and_die(target, call))
+    for call, (copies, count) in states.items():
+        shutil.rmtree(target.parent)
+        for copy, place in zip(copies, changed, strict=True):
+            os.replace(copy, place)
+        seen[judge(call)] += count
+    for call in {0, total // 2, total - 1}:
+        prepare()
+        status, _ = run_forked(lambda call=call: act_with(lambda: calls.die_at(call)))
         assert os.WIFSIGNALED(status), f"call {call}: the writer went on"
-        if suffix == ".parq" and not new_target and can_exchange:
-            assert (target / ".zmetadata").exists(), f"call {call}: others find nothing at the path"
-        status, left = run_forked(lambda target=target: open_and_repeat(target))
-        assert status == 0, f"call {call}: what is left cannot be opened, or the work not be done again"
-        found, done = left
-        assert found in (old, new), f"call {call}: {found} is neither the old nor the new state"
-        seen["old" if found == old else "new"] += 1
-        assert done is None or done == new or old not in (None, done), f"call {call}: done again it gives {done}"
+        judge(call)
     return {"calls": total, **seen}
+
+
+def copy_at_every_stop(work: Callable[[], Any], places: list[Path], folder: Path) -> dict[int, tuple[list[Path], int]]:
+    """Run a writer that stops before each of its calls. Return copies of the files that it changes, by the first call
+    that finds them so, and how many calls do.
+    """
+    states: dict[int, tuple[list[Path], int]] = {}
+    last: tuple[int, Any] = (-1, None)
+    child = os.fork()
+    if not child:
+        signal.alarm(HANGS)
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    call = 0
+    while os.WIFSTOPPED(status := os.waitpid(child, os.WUNTRACED)[1]):
+        found = [read_tree(place) for place in places]
+        if found != last[1]:
+            last = call, found
+            copies = [folder / str(call) / place.name for place in places]
+            for place, copy in zip(places, copies, strict=True):
+                copy_place(place, copy)
+            states[call] = copies, 0
+        states[last[0]] = states[last[0]][0], states[last[0]][1] + 1
+        call += 1
+        os.kill(child, signal.SIGCONT)
+    assert status == 0, "the writer fails by itself"
+    return states
+
+
+def read_tree(place: Path) -> dict[str, bytes | None]:
+    """The bytes of a file, or of each file of a folder; None stands for a folder."""
+    found = [place, *place.rglob("*")]
+    return {str(path): None if path.is_dir() else path.read_bytes() for path in found}
+
+
+def copy_place(place: Path, copy: Path) -> None:
+    """Copy a file or a folder, with its times."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir():
+        shutil.copytree(place, copy)
+    else:
+        shutil.copy2(place, copy)
 
 
 if __name__ == "__main__":

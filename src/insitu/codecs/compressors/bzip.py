@@ -13,7 +13,7 @@ from typing import Any
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets
 from insitu.codecs.configuration import integer_field
-from insitu.errors import CodecError
+from insitu.codecs.growing_buffer import decode_streams
 
 __all__ = ["bz2", "lzma"]
 
@@ -40,29 +40,9 @@ def lzma(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 
 def _stream_decoder(make: Callable[[], Any], limit: int, marked: bool = True) -> DecodeFunction:
-    """Return a function that decodes streams one after another, at most `limit` bytes and one.
-
-    `marked`: a stream has a mark at its end.
-    """
+    """Return a function that decodes streams one after another; `marked`: a stream has a mark at its end."""
 
     def run(data: Data, out: Octets | None) -> Data:
-        parts: list[bytes] = []
-        total = 0
-        rest: Any = data
-        while True:
-            stream = make()
-            part = stream.decompress(rest, limit + 1 - total)
-            parts.append(part)
-            total += len(part)
-            if total > limit:
-                raise CodecError(f"the data decodes to more than the {limit} bytes declared")
-            if not stream.eof:
-                if marked:
-                    raise CodecError("the compressed data is truncated")
-                break
-            rest = stream.unused_data
-            if not rest or not rest.strip(b"\0"):
-                break
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return decode_streams(make, data, limit, lambda rest: bool(rest.strip(b"\0")), marked=marked)
 
     return run

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets
-from insitu.codecs.growing_buffer import decode_growing
+from insitu.codecs.growing_buffer import decode_growing, decode_streams
 from insitu.codecs.libraries import find_function
 from insitu.codecs.linked_libraries import find_decompress
-from insitu.errors import CodecError
 
 __all__ = ["deflate", "gzip", "zlib"]
 
@@ -71,21 +70,8 @@ def _make_decoder(form: BufferSpec, window: int) -> DecodeFunction:
 
 
 def _inflate_stream(data: Data, window: int, limit: int) -> bytes:
-    """Inflate any number of gzip members, at most `limit` bytes and one."""
+    """Inflate any number of gzip members, or one stream of another format."""
     make = find_function("isal.isal_zlib", "decompressobj") or _zlib.decompressobj
-    parts: list[bytes] = []
-    total = 0
-    rest: Any = data
-    while True:
-        member = make(wbits=window)
-        part = member.decompress(rest, limit + 1 - total)
-        parts.append(part)
-        total += len(part)
-        if total > limit:
-            raise CodecError(f"the data decodes to more than the {limit} bytes declared")
-        if not member.eof:
-            raise CodecError("the compressed data is truncated")
-        rest = member.unused_data
-        # Bytes after a gzip member that do not start another one are padding.
-        if window <= _zlib.MAX_WBITS or bytes(rest[:2]) != b"\x1f\x8b":
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+    members = window > _zlib.MAX_WBITS
+    # Bytes after a gzip member that do not start another one are padding.
+    return decode_streams(lambda: make(wbits=window), data, limit, lambda rest: members and rest[:2] == b"\x1f\x8b")

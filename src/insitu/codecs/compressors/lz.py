@@ -11,7 +11,7 @@ import struct
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
-from insitu.codecs.growing_buffer import decode_growing, decode_into_buffer
+from insitu.codecs.growing_buffer import decode_growing, library_step
 from insitu.codecs.libraries import Function, find_function, require_function
 from insitu.errors import CodecError
 
@@ -120,26 +120,14 @@ def decode_blocks(decode: Function, view: memoryview, offset: int, room: Octets,
 
 def lzf(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for LZF, h5py's filter 32000."""
-    return DecodeStep(
-        "lzf",
-        decode_into_buffer(require_function("lzf", ("imagecodecs", "lzf_decode")), form.limit),
-        form.compressor_output(),
-        fills=form.exact,
-        uses_library=True,
-    )
+    return library_step("lzf", "lzf_decode", form)
 
 
 def snappy(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a bare Snappy block."""
-    decode = require_function("snappy", ("imagecodecs", "snappy_decode"))
-    return DecodeStep(
-        "snappy", decode_into_buffer(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
-    )
+    return library_step("snappy", "snappy_decode", form)
 
 
 def brotli(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for a Brotli stream."""
-    decode = require_function("brotli", ("imagecodecs", "brotli_decode"))
-    return DecodeStep(
-        "brotli", decode_into_buffer(decode, form.limit), form.compressor_output(), fills=form.exact, uses_library=True
-    )
+    return library_step("brotli", "brotli_decode", form)

@@ -39,12 +39,7 @@ def fletcher32(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
 def crc32c(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for Zarr v3's crc32c (behind the data) and numcodecs' (`location`)."""
-    compute = require_function(
-        "crc32c",
-        ("google_crc32c", "value"),
-        ("insitu.codecs._kernels", "crc32c"),
-        install="google-crc32c",
-    )
+    compute = require_function("crc32c", ("google_crc32c", "value"), install="google-crc32c")
     return _checksum_step(
         "crc32c", form, lambda data: (compute(data),), configuration.get("location", "end") == "start"
     )

@@ -69,15 +69,11 @@ def shift_offsets(tree: VirtualGroup, offset: int, own: str) -> VirtualGroup:
     """Return what was found in an entry with offsets that count from the beginning of the archive,
     whose URL is `own`.
     """
-    return replace(
-        tree,
-        arrays={name: _shift_array(array, offset, own) for name, array in tree.arrays.items()},
-        groups={name: shift_offsets(group, offset, own) for name, group in tree.groups.items()},
-    )
 
+    def shift(name: str, array: VirtualArray) -> VirtualArray:
+        return replace(array, tiles=tuple(_shift_tile(tile, offset, own) for tile in array.tiles))
 
-def _shift_array(array: VirtualArray, offset: int, own: str) -> VirtualArray:
-    return replace(array, tiles=tuple(_shift_tile(tile, offset, own) for tile in array.tiles))
+    return tree.map_arrays(shift)
 
 
 def _shift_tile(tile: Tile, offset: int, own: str) -> Tile:

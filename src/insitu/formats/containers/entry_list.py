@@ -61,7 +61,7 @@ def list_entries(source: ByteSource) -> list[ArchiveEntry]:
 
 def read_entries(window: ReadCache, kind: str) -> list[ArchiveEntry]:
     """Read the list of entries of a zip or tar archive, and remember it."""
-    found = zip_entries(window) if kind == "zip" else run(tar_entries(window.size, window.url), window)
+    found = zip_entries(window) if kind == "zip" else run(tar_entries(window.size), window)
     about = window.source.describe()
     if len(found) <= MOST_ENTRIES_REMEMBERED and (about.etag or about.modified):
         _recent.put(about, found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError
+from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError, error_context
 from insitu.formats.containers.archive_entry import ArchiveEntry, EntrySource, shift_offsets
 from insitu.formats.containers.entry_list import is_tar, is_zip, list_entries, read_entries
 from insitu.formats.containers.entry_urls import entry_path
@@ -55,12 +55,12 @@ class ScopedArchive(WrappedSource):
     def scan(self, request: ScanRequest) -> VirtualGroup:
         """Scan the entry as if it were a file."""
         inner_request = replace(request, group=f"{self.path}/{request.group_path}".rstrip("/"))
-        return _scan_entries(self.source, list_entries(self.source), "archive", inner_request)
+        with error_context(url=self.source.url):
+            return _scan_entries(self.source, list_entries(self.source), "archive", inner_request)
 
 
 def _scan_entries(source: ByteSource, entries: list[ArchiveEntry], kind: str, request: ScanRequest) -> VirtualGroup:
     """Scan the entries that were asked for."""
-    url = source.url
     group_path = request.group_path
     files = {path: entry for entry in entries if (path := entry_path(entry.name))}  # the last of a name counts
     roots = find_store_roots([*files])
@@ -76,8 +76,8 @@ def _scan_entries(source: ByteSource, entries: list[ArchiveEntry], kind: str, re
     chosen = [path for path in units if not group_path or path.startswith(f"{group_path}/")]
     stores = [root for root in roots if not group_path or root.startswith(f"{group_path}/")]
     if group_path and not chosen and not stores:
-        raise _no_entry_error(group_path, [*units, *roots], url)
-    problems = Problems(request.errors)
+        raise _no_entry_error(group_path, [*units, *roots])
+    problems = Problems(request.errors, source.url)
     found = _scan_all(source, units, chosen, problems, request)
     for root in stores:
         try:
@@ -94,12 +94,11 @@ def _scan_entries(source: ByteSource, entries: list[ArchiveEntry], kind: str, re
     ):
         raise FormatError(
             f"no member of the {kind} archive has a known format",
-            url=url,
             hint=f"Its members: {', '.join([*units][:12]) or 'none'}",
         )
     if group_path and not found:
-        raise _no_entry_error(group_path, [*units, *roots], url)
-    return request.select(_nest_groups(found, kind, problems), url=url)
+        raise _no_entry_error(group_path, [*units, *roots])
+    return request.select(_nest_groups(found, kind, problems))
 
 
 def _scan_all(
@@ -133,7 +132,6 @@ def _scan_one(source: ByteSource, entry: ArchiveEntry, path: str, request: ScanR
     if located.problem:
         raise VariableError(
             f"member {path!r} cannot be read by range: {located.problem}",
-            url=source.url,
             hint="Make the archive without compression (zip -0), or unpack it",
         )
     return _scan_entry(source, located, request.for_entry(path))
@@ -177,11 +175,9 @@ def _is_only_store(roots: list[str], files: dict[str, ArchiveEntry]) -> bool:
     return len(roots) == 1 and all(_is_within(path, roots[0]) for path in files)
 
 
-def _no_entry_error(path: str, names: list[str], url: str) -> VariableError:
+def _no_entry_error(path: str, names: list[str]) -> VariableError:
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    return VariableError(
-        f"the archive has no readable member {path!r}", url=url, hint=f"Its members: {shown or 'none'}"
-    )
+    return VariableError(f"the archive has no readable member {path!r}", hint=f"Its members: {shown or 'none'}")
 
 
 def _nest_groups(found: dict[str, VirtualGroup], kind: str, problems: Problems) -> VirtualGroup:

@@ -54,7 +54,7 @@ def _parse_octal(data: bytes) -> int:
     return int(text, 8) if text else 0
 
 
-def tar_entries(size: int, url: str) -> Walk[list[ArchiveEntry]]:
+def tar_entries(size: int) -> Walk[list[ArchiveEntry]]:
     """Return all entries that are plain files."""
     found: list[ArchiveEntry] = []
     names: dict[str, int] = {}
@@ -65,14 +65,12 @@ def tar_entries(size: int, url: str) -> Walk[list[ArchiveEntry]]:
         if not any(block):
             return found  # two empty blocks end the archive
         if not is_header(block):
-            raise FormatError("the tar header of a member is damaged", url=url, offset=at, structure="tar header")
+            raise FormatError("the tar header of a member is damaged", offset=at, structure="tar header")
         kind = block[156:157]
-        own = _parse_size(block[124:136], url, at)
+        own = _parse_size(block[124:136], at)
         if kind in (b"L", b"x", b"g", b"K"):
             if own > LARGEST_NOTE or at + BLOCK + own > size:
-                raise FormatError(
-                    f"an extended header of {own} bytes is too large", url=url, offset=at, structure="tar header"
-                )
+                raise FormatError(f"an extended header of {own} bytes is too large", offset=at, structure="tar header")
             (note,) = yield [(at + BLOCK, own)]
             if kind == b"L":
                 extended["path"] = note.split(b"\0", 1)[0].decode("utf-8", "replace")
@@ -83,12 +81,12 @@ def tar_entries(size: int, url: str) -> Walk[list[ArchiveEntry]]:
         nbytes = own if not extended.get("size", "").isdecimal() else int(extended["size"])
         if nbytes < 0 or nbytes > size:
             raise FormatError(
-                f"a member of {nbytes} bytes is larger than the archive", url=url, offset=at, structure="tar header"
+                f"a member of {nbytes} bytes is larger than the archive", offset=at, structure="tar header"
             )
         name = extended.get("GNU.sparse.name", extended.get("path")) or _name(block)
         begin = at + BLOCK
         if kind == SPARSE and block[482]:  # more of the map of a sparse file, in blocks that may go on
-            begin = yield from _skip_sparse_map(begin, size, url)
+            begin = yield from _skip_sparse_map(begin, size)
         entry = _entry(name, kind, begin, nbytes, size, extended)
         if kind == HARD_LINK:
             target = block[157:257].split(b"\0", 1)[0].decode("utf-8", "replace")
@@ -99,9 +97,7 @@ def tar_entries(size: int, url: str) -> Walk[list[ArchiveEntry]]:
             names[name] = len(found)
             found.append(entry)
         if len(found) > ENTRIES_LIMIT:
-            raise FormatError(
-                f"the archive has more than {ENTRIES_LIMIT} members", url=url, offset=at, structure="tar header"
-            )
+            raise FormatError(f"the archive has more than {ENTRIES_LIMIT} members", offset=at, structure="tar header")
         at = begin + _round_up_to_block(nbytes)
         extended = {}
     return found
@@ -119,7 +115,7 @@ def _entry(name: str, kind: bytes, begin: int, nbytes: int, size: int, extended:
     return ArchiveEntry(name, begin, nbytes, problem)
 
 
-def _skip_sparse_map(at: int, size: int, url: str) -> Walk[int]:
+def _skip_sparse_map(at: int, size: int) -> Walk[int]:
     """Return where the bytes of a sparse file begin.
 
     Behind map blocks, each of which says whether one more follows.
@@ -129,18 +125,18 @@ def _skip_sparse_map(at: int, size: int, url: str) -> Walk[int]:
         at += BLOCK
         if not block[504]:
             return at
-    raise FormatError("the archive ends within the map of a sparse file", url=url, offset=at, structure="tar header")
+    raise FormatError("the archive ends within the map of a sparse file", offset=at, structure="tar header")
 
 
 def _round_up_to_block(nbytes: int) -> int:
     return -(-nbytes // BLOCK) * BLOCK
 
 
-def _parse_size(data: bytes, url: str, at: int) -> int:
+def _parse_size(data: bytes, at: int) -> int:
     try:
         return _parse_octal(data)
     except ValueError:
-        raise FormatError("the size of a member is not a number", url=url, offset=at, structure="tar header") from None
+        raise FormatError("the size of a member is not a number", offset=at, structure="tar header") from None
 
 
 def _name(block: bytes) -> str:

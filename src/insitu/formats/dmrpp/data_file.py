@@ -85,8 +85,6 @@ def resolve_beside(url: str, href: str) -> str:
     parts = href.split("/")
     if href.startswith(("/", "file:")) or "\\" in href or ":" in parts[0] or ".." in parts:
         raise UnsupportedError(
-            f"the document names a data file in another folder, which is not allowed: {href!r}",
-            url=url,
-            structure="href",
+            f"the document names a data file in another folder, which is not allowed: {href!r}", structure="href"
         )
     return f"{folder_of(url)}{href}"

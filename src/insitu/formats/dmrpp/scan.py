@@ -58,16 +58,16 @@ MOST_CELLS = 1 << 22
 
 def scan_dmrpp(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Return the groups and variables that a DMR++ document describes."""
-    problems = Problems(request.errors)
+    problems = Problems(request.errors, window.url)
     document = _Document(window)
     tree = document.group(document.root, "")
     failed = {path: problem for path, problem in document.failed.items() if request.name_of(path) is not None}
     found = document.look_up([path for path, why in failed.items() if isinstance(why, UnsupportedError)], window)
     for path, problem in failed.items():
         if path not in found:
-            problems.leave_out(path, problem.with_context(url=window.url))
+            problems.leave_out(path, problem)
     tree = replace(with_arrays(tree, found), problems=problems.found)
-    return request.select(tree, url=window.url)
+    return request.select(tree)
 
 
 class _Document:
@@ -96,7 +96,7 @@ class _Document:
         self._declare(self.root, "/")
 
     def fail(self, what: str, structure: str = "DMR++") -> NoReturn:
-        raise FormatError(f"the document {what}", url=self.url, structure=structure)
+        raise FormatError(f"the document {what}", structure=structure)
 
     def _parse(self, data: bytes, quickly: bool = True) -> Any:
         """Return the tree of elements without the chunks, which become columns as soon as a
@@ -108,10 +108,7 @@ class _Document:
         for element in self._elements(rest):
             root = element
             if local_name(element) == "chunks":
-                try:
-                    found = parse_chunks(element)
-                except FormatError as problem:
-                    raise problem.with_context(url=self.url) from None
+                found = parse_chunks(element)
                 if number < len(runs) and runs[number] is not None and not found.offset:
                     found.run = runs[number]
                 number += 1
@@ -139,7 +136,7 @@ class _Document:
         if href and href != PLACEHOLDER and not href.startswith(("/", "file:")):
             return resolve_beside(self.url, href)
         raise FormatError(
-            "the document does not name its data file", url=self.url, structure="href",
+            "the document does not name its data file", structure="href",
             hint="Name the document like the data file, with .dmrpp at the end",
         )  # fmt: skip
 

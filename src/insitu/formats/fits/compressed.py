@@ -50,7 +50,7 @@ class CompressedImage:
         cards = {**image_cards, "BITPIX": unit.whole("ZBITPIX", least=-64, most=64), "NAXIS": count, **lengths}
         if "ZBLANK" in unit.cards:
             cards.setdefault("BLANK", unit.number_of("ZBLANK"))
-        self.image = HeaderDataUnit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.url, unit.damaged)
+        self.image = HeaderDataUnit(unit.number, unit.offset, unit.data, cards, unit.notes, unit.damaged)
         """The header of the image."""
 
     def array(self, source: Source, dims: tuple[str, ...]) -> VirtualArray:
@@ -58,9 +58,7 @@ class CompressedImage:
         image, unit = self.image, self.unit
         bits = image.whole("BITPIX", least=-64, most=64)
         if bits not in TYPES:
-            raise FormatError(
-                f"ZBITPIX has the invalid value {bits}", url=unit.url, offset=unit.offset, structure="ZBITPIX"
-            )
+            raise FormatError(f"ZBITPIX has the invalid value {bits}", offset=unit.offset, structure="ZBITPIX")
         stored = np.dtype(TYPES[bits])
         shape = image.axes[::-1]
         tile = [unit.whole(f"ZTILE{i}", image.axes[0] if i == 1 else 1, least=1) for i in range(1, len(shape) + 1)]
@@ -136,7 +134,7 @@ class CompressedImage:
 
     def _unsupported_error(self, what: str) -> UnsupportedError:
         return UnsupportedError(
-            f"{what} is not supported", url=self.unit.url, offset=self.unit.offset, structure="ZCMPTYPE",
+            f"{what} is not supported", offset=self.unit.offset, structure="ZCMPTYPE",
             hint="Uncompress it with funpack"
         )  # fmt: skip
 
@@ -157,15 +155,10 @@ class CompressedImage:
         width, rows = unit.whole("NAXIS1", least=1), unit.whole("NAXIS2")
         if rows != int(np.prod(grid, dtype=object)):
             raise FormatError(
-                f"the table has {rows} rows for a grid of {grid} tiles",
-                url=unit.url,
-                offset=unit.offset,
-                structure="ZTILE",
+                f"the table has {rows} rows for a grid of {grid} tiles", offset=unit.offset, structure="ZTILE"
             )
         if unit.data + width * rows > window.size:
-            raise FormatError(
-                "the file is truncated within the table", url=unit.url, offset=window.size, structure="FITS data"
-            )
+            raise FormatError("the file is truncated within the table", offset=window.size, structure="FITS data")
         return np.frombuffer(window.source.read(unit.data, width * rows), np.uint8).reshape(rows, width)
 
     def _table(self, grid: tuple[int, ...], source: Source, data: npt.NDArray[np.uint8]) -> Columns:
@@ -181,7 +174,7 @@ class CompressedImage:
                 fresh = (state < 0) & (found[0] > 0)
                 state[fresh], length[fresh], offset[fresh] = encoding, found[0][fresh], heap + found[1][fresh]
         if (state < 0).any() or (offset < heap).any() or (offset + length > window.size).any():
-            raise FormatError("tiles lie outside the file", url=unit.url, offset=unit.data, structure="COMPRESSED_DATA")
+            raise FormatError("tiles lie outside the file", offset=unit.data, structure="COMPRESSED_DATA")
         columns = [column.reshape(grid) for column in (offset, length, state)]
         return Columns(grid, (source,), np.asarray(0), columns[0], columns[1], encoding=columns[2])
 
@@ -223,9 +216,7 @@ class CompressedImage:
         for number in range(1, self.unit.whole("TFIELDS", most=999) + 1):
             form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])([BIJKED]?)", str(cards.get(f"TFORM{number}", "")))
             if form is None:
-                raise FormatError(
-                    f"TFORM{number} is not valid", url=self.unit.url, offset=self.unit.offset, structure="TFORM"
-                )
+                raise FormatError(f"TFORM{number} is not valid", offset=self.unit.offset, structure="TFORM")
             if str(cards.get(f"TTYPE{number}", "")).strip() == name:
                 return skip, form[2], form[3]
             repeat = int(form[1] or 1)

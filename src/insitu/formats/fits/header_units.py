@@ -41,7 +41,6 @@ class HeaderDataUnit:
     """Keyword → value; the first of a keyword that occurs twice."""
     notes: dict[str, list[str]] = field(default_factory=dict)
     """COMMENT and HISTORY."""
-    url: str = ""
     damaged: set[str] = field(default_factory=set)
     """Keywords whose value cannot be parsed; it is None."""
 
@@ -76,9 +75,7 @@ class HeaderDataUnit:
         """Return an integer that must exist, or has a default."""
         value = self.cards.get(keyword, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise FormatError(
-                f"{keyword} has the invalid value {value!r}", url=self.url, offset=self.offset, structure="FITS header"
-            )
+            raise FormatError(f"{keyword} has the invalid value {value!r}", offset=self.offset, structure="FITS header")
         return value
 
     def card(self, keyword: str) -> Any:
@@ -87,9 +84,7 @@ class HeaderDataUnit:
         One that cannot be parsed raises: without it, the data would be other ones.
         """
         if keyword in self.damaged:
-            raise FormatError(
-                f"the value of {keyword} cannot be parsed", url=self.url, offset=self.offset, structure="FITS header"
-            )
+            raise FormatError(f"the value of {keyword} cannot be parsed", offset=self.offset, structure="FITS header")
         return self.cards.get(keyword)
 
     def number_of(self, keyword: str, default: float | None = None) -> Any:
@@ -98,9 +93,7 @@ class HeaderDataUnit:
         if value is None:
             return default
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise FormatError(
-                f"{keyword} has the invalid value {value!r}", url=self.url, offset=self.offset, structure="FITS header"
-            )
+            raise FormatError(f"{keyword} has the invalid value {value!r}", offset=self.offset, structure="FITS header")
         return value
 
 
@@ -126,7 +119,7 @@ def read_units(window: ReadCache) -> tuple[list[HeaderDataUnit], str]:
         units.append(unit)
         offset = unit.data + -(-nbytes // BLOCK) * BLOCK
     if not units:
-        raise FormatError("the file has no FITS header", url=window.url, offset=0, structure="FITS header")
+        raise FormatError("the file has no FITS header", offset=0, structure="FITS header")
     return units, ""
 
 
@@ -139,15 +132,13 @@ def _bytes(window: ReadCache, offset: int, length: int) -> bytes:
 
 def _unit(window: ReadCache, offset: int, number: int) -> HeaderDataUnit:
     """Read one header."""
-    unit = HeaderDataUnit(number, offset, offset, {}, url=window.url)
+    unit = HeaderDataUnit(number, offset, offset, {})
     pending: str | None = None
     for block in range(MOST_BLOCKS):
         at = offset + block * BLOCK
         data = _bytes(window, at, BLOCK) if at < window.size else b""
         if len(data) < CARD:
-            raise FormatError(
-                "the file is truncated within a header", url=window.url, offset=at, structure="FITS header"
-            )
+            raise FormatError("the file is truncated within a header", offset=at, structure="FITS header")
         for start in range(0, len(data) - CARD + 1, CARD):
             card = data[start : start + CARD].decode("latin-1")
             keyword = card[:8].rstrip().upper()  # some writers forget
@@ -158,7 +149,7 @@ def _unit(window: ReadCache, offset: int, number: int) -> HeaderDataUnit:
                 _continue(unit, pending, card[8:])
                 continue
             pending = _card(unit, keyword, card) or pending
-    raise FormatError("the header has no END card", url=window.url, offset=offset, structure="FITS header")
+    raise FormatError("the header has no END card", offset=offset, structure="FITS header")
 
 
 def _card(unit: HeaderDataUnit, keyword: str, card: str) -> str | None:

@@ -55,19 +55,16 @@ def image_of(unit: HeaderDataUnit, source: Source, size: int, dims: tuple[str, .
         Names of the dimensions, the slowest first.
     """
     if unit.card("GROUPS") is True and unit.axes[:1] == (0,):
-        raise UnsupportedError(
-            "FITS random groups are not supported", url=unit.url, offset=unit.offset, structure="GROUPS"
-        )
+        raise UnsupportedError("FITS random groups are not supported", offset=unit.offset, structure="GROUPS")
     bits = unit.whole("BITPIX", least=-64, most=64)
     if bits not in TYPES:
-        raise FormatError(f"BITPIX has the invalid value {bits}", url=unit.url, offset=unit.offset, structure="BITPIX")
+        raise FormatError(f"BITPIX has the invalid value {bits}", offset=unit.offset, structure="BITPIX")
     stored = np.dtype(TYPES[bits])
     shape = unit.axes[::-1]
     nbytes = math.prod(shape) * stored.itemsize
     if unit.data + nbytes > size:
         raise FormatError(
             f"the file is truncated: {unit.data + nbytes - size} bytes of the image are missing",
-            url=unit.url,
             offset=size,
             structure="FITS data",
         )

@@ -28,22 +28,20 @@ LONGEST = 1 << 22
 
 def scan_fits(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Return the images and tables of a FITS file; a table is a group."""
-    problems = Problems(request.errors)
+    problems = Problems(request.errors, window.url)
     units, ended = read_units(window)
     scanner = _Scanner(window.source.describe(), window)
     for unit in units:
         scanner.add(unit)
     if ended:
-        scanner.failed.setdefault(
-            f"HDU{len(units)}", FormatError(f"header-data units are missing: {ended}", url=window.url)
-        )
+        scanner.failed.setdefault(f"HDU{len(units)}", FormatError(f"header-data units are missing: {ended}"))
     for path, problem in scanner.failed.items():
         if request.name_of(path) is not None:
             problems.leave_out(path, problem)
     details = GroupDetails("fits", notes={"units": [unit.name for unit in units]})
     attributes = header_attributes(units[0]) if not units[0].axes else {}
     tree = VirtualGroup(scanner.arrays, scanner.groups, attributes, details, problems.found)
-    return request.select(tree, url=window.url)
+    return request.select(tree)
 
 
 class _Scanner:
@@ -69,13 +67,10 @@ class _Scanner:
             elif unit.kind in ("BINTABLE", "A3DTABLE", "TABLE"):
                 table = self.groups[name] = table_of(unit, self.source, self.window.size)
                 for column, reason in table.problems.items():
-                    self.failed[f"{name}/{column}"] = UnsupportedError(reason, url=unit.url, offset=unit.offset)
+                    self.failed[f"{name}/{column}"] = UnsupportedError(reason, offset=unit.offset)
             else:
                 raise UnsupportedError(
-                    f"FITS extension {unit.kind!r} is not supported",
-                    url=unit.url,
-                    offset=unit.offset,
-                    structure="XTENSION",
+                    f"FITS extension {unit.kind!r} is not supported", offset=unit.offset, structure="XTENSION"
                 )
         except InsituError as problem:
             self.failed[name] = problem

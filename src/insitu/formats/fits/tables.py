@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.errors import FormatError, InsituError
+from insitu.errors import FormatError, error_context
 from insitu.formats.fits.header_units import HeaderDataUnit
 from insitu.formats.fits.image_arrays import header_attributes
 from insitu.formats.fits.number_formats import number_format
@@ -56,12 +56,10 @@ def table_of(unit: HeaderDataUnit, source: Source, size: int) -> VirtualGroup:
     """Return the group of a table's columns."""
     axes = unit.axes
     if len(axes) != 2 or unit.whole("BITPIX", least=-64, most=64) != 8:
-        raise FormatError(
-            f"a table must have two axes of bytes, not {axes}", url=unit.url, offset=unit.offset, structure=unit.kind
-        )
+        raise FormatError(f"a table must have two axes of bytes, not {axes}", offset=unit.offset, structure=unit.kind)
     width, rows = axes
     if unit.data + width * rows > size:
-        raise FormatError("the file is truncated within the table", url=unit.url, offset=size, structure="FITS data")
+        raise FormatError("the file is truncated within the table", offset=size, structure="FITS data")
     arrays: dict[str, VirtualArray] = {}
     problems: dict[str, str] = {}
     for column in _columns(unit, width):
@@ -82,17 +80,15 @@ def _columns(unit: HeaderDataUnit, width: int) -> list[TableColumn]:
         while name in taken:
             name = f"{name}_{number}"
         taken.add(name)
-        try:
+        # It ends the scan of the table: without a form nobody knows where the next column begins.
+        with error_context(variable=name):
             column = (parse_text_column if unit.kind == "TABLE" else _column)(unit, number, name, skip)
-        except InsituError as problem:
-            # Without a form nobody knows where the next column begins.
-            raise problem.with_context(variable=name) from None
         skip = max(skip, column.skip + column.nbytes)
         found.append(column)
     # Section 7.3.1: the columns of a binary table fill its rows; those of a text table may leave gaps.
     if skip > width or (skip < width and unit.kind != "TABLE"):
         raise FormatError(
-            f"the columns take {skip} bytes, but rows have {width}", url=unit.url, offset=unit.offset, structure="TFORM"
+            f"the columns take {skip} bytes, but rows have {width}", offset=unit.offset, structure="TFORM"
         )
     return found
 
@@ -101,9 +97,7 @@ def _column(unit: HeaderDataUnit, number: int, name: str, skip: int) -> TableCol
     form = re.match(r"\s*(\d*)([LXBIJKAEDCMPQ])", str(unit.cards.get(f"TFORM{number}", "")))
     if form is None:
         raise FormatError(
-            f"TFORM{number} has the invalid value {unit.cards.get(f'TFORM{number}')!r}",
-            url=unit.url,
-            offset=unit.offset,
+            f"TFORM{number} has the invalid value {unit.cards.get(f'TFORM{number}')!r}", offset=unit.offset
         )
     repeat, letter = int(form[1] or 1), form[2]
     text, declared_shape = unit.cards.get(f"TUNIT{number}"), unit.card(f"TDIM{number}")
@@ -140,9 +134,7 @@ def parse_text_column(unit: HeaderDataUnit, number: int, name: str, skip: int) -
     begin = unit.whole(f"TBCOL{number}", skip + 1, least=1, most=1 << 31) - 1
     if form is None or not 0 < width <= WIDEST:
         raise FormatError(
-            f"TFORM{number} has the invalid value {unit.cards.get(f'TFORM{number}')!r}",
-            url=unit.url,
-            offset=unit.offset,
+            f"TFORM{number} has the invalid value {unit.cards.get(f'TFORM{number}')!r}", offset=unit.offset
         )
     text = unit.cards.get(f"TUNIT{number}")
     attributes: dict[str, Any] = {"units": text} if text else {}

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import CodecError, FormatError, InsituError, UnsupportedError
-from insitu.forking import fork_safe_lock
 from insitu.formats.grib.header_keys import EccodesMessage
 from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.short_message import resize_grid, shrink_grid
 from insitu.formats.grib.vocabulary import COORDINATES, ROWS_AND_COLUMNS
+from insitu.lru import LruCache
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 
 __all__ = ["GridCoordinates", "find_grid_coordinates"]
@@ -28,7 +28,6 @@ KEPT_POINTS = 1 << 16
 """Most points of a grid whose latitudes and longitudes are kept, half a MiB each."""
 LONGEST_AXIS = 1 << 20
 """Most latitudes or longitudes of a regular grid; a millionth of the equator is 40 metres."""
-MEMORY = 64
 DAMAGE = (FormatError, UnsupportedError, CodecError)
 """Why a grid has no coordinates, this time and always; `SourceError` is of the moment."""
 
@@ -93,8 +92,7 @@ class GridCoordinates:
         return found
 
 
-_memory: dict[bytes, GridCoordinates] = {}
-_lock = fork_safe_lock()
+_memory: LruCache[bytes, GridCoordinates] = LruCache(64)
 
 
 def find_grid_coordinates(first: GribField, geometry: bytes) -> GridCoordinates:
@@ -107,15 +105,7 @@ def find_grid_coordinates(first: GribField, geometry: bytes) -> GridCoordinates:
     geometry
         What tells its grid from others.
     """
-    key = bytes((first.edition,)) + geometry
-    found = _memory.get(key)
-    if found is None:
-        found = _ask_eccodes(first)
-        with _lock:
-            if len(_memory) >= MEMORY:
-                _memory.clear()
-            found = _memory.setdefault(key, found)
-    return found
+    return _memory.get_or_load(bytes((first.edition,)) + geometry, lambda: _ask_eccodes(first))
 
 
 def _ask_eccodes(first: GribField) -> GridCoordinates:

@@ -33,6 +33,7 @@ from insitu.formats.grib.header_numbers import EPOCH, NO_NUMBERS, HeaderNumbers,
 from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.short_message import short_message
 from insitu.formats.grib.vocabulary import ABOUT_FILE, ABOUT_GRID, ABOUT_VARIABLE, HEADERS, NAMES, UNIT_SECONDS
+from insitu.lru import LruCache
 
 __all__ = ["UNDEFINED", "EccodesMessage", "FieldDescription", "describe", "geometry"]
 
@@ -125,7 +126,7 @@ def _ask_keys(field: GribField) -> dict[str, Any]:
         named = (about[5:12] if field.edition == 2 else about[3:5] + about[25:26], keys["paramId"])
         known = keys["paramId"] not in (0, UNDEFINED)
         found = {
-            **_remembered_keys(_names if known else {}, named, NAMES, message),
+            **_remembered_keys(_names if known else None, named, NAMES, message),
             **_remembered_keys(_grid_names, (*place, keys["gridType"]), ABOUT_GRID.get(keys["gridType"], ()), message),
             **{name: message.get_or_undefined(name) for name in ABOUT_VARIABLE},
         }
@@ -144,22 +145,17 @@ def _ask_keys(field: GribField) -> dict[str, Any]:
     return keys
 
 
-_centres: dict[tuple[Any, ...], dict[str, Any]] = {}
-_grids: dict[tuple[Any, ...], dict[str, Any]] = {}
-_names: dict[tuple[Any, ...], dict[str, Any]] = {}
-_grid_names: dict[tuple[Any, ...], dict[str, Any]] = {}
+_KeyCache = LruCache[tuple[Any, ...], dict[str, Any]]
+_centres, _grids, _names, _grid_names = (_KeyCache(MEMORY // 64) for _ in range(4))
 
 
 def _remembered_keys(
-    memory: dict[tuple[Any, ...], dict[str, Any]], key: tuple[Any, ...], names: tuple[str, ...], message: EccodesMessage
+    memory: _KeyCache | None, key: tuple[Any, ...], names: tuple[str, ...], message: EccodesMessage
 ) -> dict[str, Any]:
-    found = memory.get(key)
-    if found is None:
-        found = {name: message.get_or_undefined(name) for name in names}
-        if len(memory) >= MEMORY // 64:
-            memory.clear()
-        memory[key] = found
-    return found
+    def ask() -> dict[str, Any]:
+        return {name: message.get_or_undefined(name) for name in names}
+
+    return ask() if memory is None else memory.get_or_load(key, ask)
 
 
 def geometry(field: GribField) -> bytes:

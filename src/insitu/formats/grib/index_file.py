@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from insitu.errors import FormatError
+from insitu.errors import FormatError, error_context
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources.address import file_name
 
@@ -90,25 +90,20 @@ def read_index(window: ReadCache, size: int) -> list[IndexLine]:
         If it is no index, or not of a file of that size.
     """
     if window.size > LARGEST:
-        raise FormatError(
-            f"a GRIB index of {window.size} bytes is too large", url=window.url, offset=0, structure="GRIB index"
-        )
+        raise FormatError(f"a GRIB index of {window.size} bytes is too large", offset=0, structure="GRIB index")
     head = window.head
     data = head + window.source.read(len(head), window.size - len(head)) if window.size > len(head) else head
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise FormatError(f"the index is not text: {problem}", url=window.url, structure="GRIB index") from None
+        raise FormatError(f"the index is not text: {problem}", structure="GRIB index") from None
     lines = [line for line in text.splitlines() if line.strip()]
-    try:
+    with error_context(offset=0, structure="GRIB index"):
         found = _parse_mars_objects(lines) if text.lstrip().startswith("{") else _parse_wgrib2_lines(lines, size)
-    except FormatError as problem:
-        raise problem.with_context(url=window.url, offset=0, structure="GRIB index") from None
     for line in found:
         if line.offset < 0 or line.length < 16 or line.offset + line.length > size:
             raise FormatError(
                 f"the index has a message at {line.offset} of {line.length} bytes, in a file of {size}",
-                url=window.url,
                 offset=0,
                 structure="GRIB index",
                 hint="The index belongs to another file. Scan the GRIB file itself",

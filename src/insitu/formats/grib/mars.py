@@ -17,6 +17,7 @@ from insitu.formats.grib.inventory import HOUR, ForecastSpan, ParsedLine
 from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.short_message import short_message
 from insitu.formats.grib.surfaces import BARE, MISSING, Surface
+from insitu.lru import LruCache
 
 __all__ = ["ParameterHeader", "field_kind", "model_key", "parameter_in_header", "parse_mars_words"]
 
@@ -39,7 +40,7 @@ class ParameterHeader(NamedTuple):
     tables: bytes
 
 
-_memory: dict[tuple[Any, ...], ParameterHeader | None] = {}
+_memory: LruCache[tuple[Any, ...], ParameterHeader | None] = LruCache(MEMORY)
 
 
 def model_key(mars_words: Mapping[str, str]) -> tuple[str, int]:
@@ -115,13 +116,13 @@ def _spans(step: str, parameter: ParameterHeader) -> list[ForecastSpan]:
 
 def _ask_eccodes(param: str, levels: str, model: GribField) -> ParameterHeader | None:
     key = (param, levels, model.identification[5:12], model.product[7:9])
-    if key not in _memory:
-        if len(_memory) >= MEMORY:
-            _memory.clear()
+
+    def ask() -> ParameterHeader | None:
         bases = ["surface", "isobaricInhPa"] if levels == "sfc" else ["hybrid" if levels == "ml" else "isobaricInhPa"]
         found = [_header_by_name(param, base, model) for base in bases]
-        _memory[key] = found[0] if len(set(found)) == 1 else None
-    return _memory[key]
+        return found[0] if len(set(found)) == 1 else None
+
+    return _memory.get_or_load(key, ask)
 
 
 def _header_by_name(param: str, base: str, model: GribField) -> ParameterHeader | None:

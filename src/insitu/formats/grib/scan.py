@@ -75,7 +75,7 @@ def scan_grib(window: ReadCache, request: ScanRequest) -> VirtualGroup:
             table.fields.append(field)
             table.descriptions.append(description)
     tree = build_tree(FoundFields(table, len(messages), broken.unsupported), window.source.describe(), problems)
-    return request.select(tree, url=window.url)
+    return request.select(tree)
 
 
 def _messages_by_index(window: ReadCache) -> list[GribMessage] | None:

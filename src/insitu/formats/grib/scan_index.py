@@ -59,7 +59,7 @@ def scan_grib_index(window: ReadCache, request: ScanRequest) -> VirtualGroup:
         tree = build_tree(
             FoundFields(table, len(samples.lengths), broken.unsupported), file.source.describe(), problems
         )
-    return request.select(tree, url=window.url)
+    return request.select(tree)
 
 
 def _table(lines: list[IndexLine], samples: SampledMessages) -> FieldTable:

@@ -89,7 +89,7 @@ def read_storage(found: ObjectTable, place: ObjectLocation) -> Walk[DataRanges |
         ranges = yield from _linked_ranges(found, head)
         return DataRanges(ranges, None)
     if code == COMPRESSED:
-        ref, codec = _compression(head, found.url, place.offset)
+        ref, codec = _compression(head, place.offset)
         data = found.find(COMPRESSED_DATA, ref)
         if data is None:
             _check_empty(head, found, ref)
@@ -102,23 +102,19 @@ def read_storage(found: ObjectTable, place: ObjectLocation) -> Walk[DataRanges |
         chunks = yield from _read_chunk_table(found, head, place.offset)
         return chunks
     if code == EXTERNAL:
-        return _external(head, found.url, place.offset)
+        return _external(head, place.offset)
     raise UnsupportedError(
-        f"special elements of code {code} are not supported",
-        url=found.url,
-        offset=place.offset,
-        structure="special element",
+        f"special elements of code {code} are not supported", offset=place.offset, structure="special element"
     )
 
 
-def _external(head: bytes, url: str, offset: int) -> DataRanges:
+def _external(head: bytes, offset: int) -> DataRanges:
     """Return data in another file: its length, offset and the file's name."""
     length, begin, size = take_fields(">iii", head, 2, "external element")
     name = head[14 : 14 + max(size, 0)].split(b"\0", 1)[0].decode("utf-8", "replace")
     if length < 0 or begin < 0 or not name:
         raise FormatError(
             f"the place of external data is not valid: {length} bytes at {begin} of {name!r}",
-            url=url,
             offset=offset,
             structure="external element",
         )
@@ -131,7 +127,6 @@ def join_pieces(found: ObjectTable, ranges: list[tuple[int, int]]) -> Walk[bytes
     if total > LARGEST_JOINED:
         raise UnsupportedError(
             f"{total} bytes in {len(ranges)} pieces, compressed or not of whole rows, are too many",
-            url=found.url,
             structure="linked blocks",
         )
     data: bytes = yield from _read_joined(ranges)
@@ -149,7 +144,7 @@ def read_bytes(found: ObjectTable, place: ObjectLocation) -> Walk[bytes]:
     """Return the bytes of a small uncompressed object."""
     ranges = yield from _uncompressed_ranges(found, place)
     if sum(length for _, length in ranges) > LARGEST_TABLE:
-        raise FormatError("the table is too large", url=found.url, offset=place.offset, structure="Vdata")
+        raise FormatError("the table is too large", offset=place.offset, structure="Vdata")
     data: bytes = yield from _read_joined(ranges)
     return data
 
@@ -167,11 +162,10 @@ def _uncompressed_ranges(found: ObjectTable, place: ObjectLocation) -> Walk[list
         if code == LINKED:
             ranges = yield from _linked_ranges(found, head)
             return ranges
-        ref, codec = _compression(head, found.url, place.offset) if code == COMPRESSED else (0, None)
+        ref, codec = _compression(head, place.offset) if code == COMPRESSED else (0, None)
         if code != COMPRESSED or codec is not None:
             raise UnsupportedError(
                 "tables that are compressed, chunked or in another file are not supported",
-                url=found.url,
                 offset=place.offset,
                 structure="Vdata",
             )
@@ -181,10 +175,7 @@ def _uncompressed_ranges(found: ObjectTable, place: ObjectLocation) -> Walk[list
             return []
         place = data
     raise FormatError(
-        "special elements refer to each other in a cycle",
-        url=found.url,
-        offset=place.offset,
-        structure="special element",
+        "special elements refer to each other in a cycle", offset=place.offset, structure="special element"
     )
 
 
@@ -194,12 +185,11 @@ def _check_empty(head: bytes, found: ObjectTable, ref: int) -> None:
     if length:
         raise FormatError(
             f"the object {COMPRESSED_DATA}/{ref} of a compressed element of {length} bytes is missing",
-            url=found.url,
             structure="compressed element",
         )
 
 
-def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]:
+def _compression(head: bytes, offset: int) -> tuple[int, Codec | None]:
     """Return the reference number of the compressed bytes, and their codec."""
     _, _, _, ref, _, coder = take_fields(">HHiHHH", head, 0, "compressed element")
     at = 14
@@ -228,7 +218,6 @@ def _compression(head: bytes, url: str, offset: int) -> tuple[int, Codec | None]
         return ref, Codec("hdf4_szip", configuration)
     raise UnsupportedError(
         f"compression {NAMES.get(coder, f'method {coder}')} is not supported",
-        url=url,
         offset=offset,
         structure="compressed element",
     )
@@ -238,13 +227,13 @@ def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]
     """Return the ranges of linked blocks, listed by chained tables."""
     total, block_length, count, ref = take_fields(">iiiH", head, 2, "linked blocks")
     if not 0 < count <= BLOCKS_LIMIT:
-        raise FormatError(f"a block table of {count} blocks is not valid", url=found.url, structure="linked blocks")
+        raise FormatError(f"a block table of {count} blocks is not valid", structure="linked blocks")
     ranges: list[tuple[int, int]] = []
     seen: set[int] = set()
     while ref and total > 0:
         table = found.find(LINK, ref)
         if table is None or ref in seen or table.special:
-            raise FormatError("the chain of block tables is broken", url=found.url, structure="linked blocks")
+            raise FormatError("the chain of block tables is broken", structure="linked blocks")
         seen.add(ref)
         (data,) = yield ExactRanges([(table.offset, table.length)])
         check_length(data, 2, "block table")
@@ -259,7 +248,7 @@ def _linked_ranges(found: ObjectTable, head: bytes) -> Walk[list[tuple[int, int]
                 continue
             block = found.find(LINK, number)
             if block is None:
-                raise FormatError("a linked block is missing", url=found.url, structure="linked blocks")
+                raise FormatError("a linked block is missing", structure="linked blocks")
             length = min(block.length, total)
             if ranges and ranges[-1][0] != HOLE and sum(ranges[-1]) == block.offset:
                 ranges[-1] = (ranges[-1][0], ranges[-1][1] + length)
@@ -276,9 +265,7 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     at = 2 + 4 + 1 + 4 + 4 + 4 + 4
     tag, ref, _, _, ndim = take_fields(">HHHHi", head, at, "chunked element")
     if not 0 < ndim <= 32 or tag != VDATA_HEADER:
-        raise FormatError(
-            f"chunks of {ndim} axes are not valid", url=found.url, offset=offset, structure="chunked element"
-        )
+        raise FormatError(f"chunks of {ndim} axes are not valid", offset=offset, structure="chunked element")
     at += 12
     axes = [take_fields(">iii", head, at + 12 * number, "chunked element") for number in range(ndim)]
     at += 12 * ndim
@@ -287,33 +274,23 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     shape, chunk = tuple(axis[1] for axis in axes), tuple(axis[2] for axis in axes)
     if min(chunk) < 1 or min(shape) < 0:
         raise FormatError(
-            f"chunks of shape {chunk} do not fit data of shape {shape}",
-            url=found.url,
-            offset=offset,
-            structure="chunked element",
+            f"chunks of shape {chunk} do not fit data of shape {shape}", offset=offset, structure="chunked element"
         )
     header, values = found.find(VDATA_HEADER, ref), found.find(VDATA, ref)
     empty = np.zeros(0, np.int64)
     if header is None:
         raise FormatError(
-            f"the table of chunks, {VDATA_HEADER}/{ref}, is missing",
-            url=found.url,
-            offset=offset,
-            structure="chunk table",
+            f"the table of chunks, {VDATA_HEADER}/{ref}, is missing", offset=offset, structure="chunk table"
         )
     table = parse_vdata((yield from read_bytes(found, header)))
     if values is None:
         if table.records:
-            raise FormatError(
-                f"the {table.records} rows of the table of chunks are missing", url=found.url, structure="chunk table"
-            )
+            raise FormatError(f"the {table.records} rows of the table of chunks are missing", structure="chunk table")
         return ChunkedData(shape, chunk, empty.reshape(0, ndim), empty, empty, [], {}, fill)
     data = yield from read_bytes(found, values)
     row = np.dtype([("origin", ">i4", (ndim,)), ("tag", ">u2"), ("ref", ">u2")])
     if table.size != row.itemsize or table.records * row.itemsize > len(data):
-        raise FormatError(
-            "the table of chunks is damaged", url=found.url, offset=values.offset, structure="chunk table"
-        )
+        raise FormatError("the table of chunks is damaged", offset=values.offset, structure="chunk table")
     rows = np.frombuffer(data, row, table.records)
     index = rows["origin"].astype(np.int64).reshape(-1, ndim)
     places = found.find_many(CHUNK, rows["ref"])
@@ -322,7 +299,6 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
         first = int(lost.argmax())
         raise FormatError(
             f"the chunk at {index[first].tolist()}, object {rows['tag'][first]}/{rows['ref'][first]}, is missing",
-            url=found.url,
             offset=values.offset,
             structure="chunk table",
         )
@@ -330,7 +306,7 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     packed = np.flatnonzero(places.special)
     spans = zip(places.offset[packed].tolist(), np.minimum(places.length[packed], CODER + 16).tolist(), strict=True)
     heads = yield ExactRanges(list(spans))
-    codecs, refs = _compressions(heads, found.url)
+    codecs, refs = _compressions(heads)
     stored = found.find_many(COMPRESSED_DATA, refs)
     begin, length = places.offset.copy(), places.length.copy()
     begin[packed], length[packed] = stored.offset, stored.length
@@ -357,7 +333,7 @@ def _read_chunk_table(found: ObjectTable, head: bytes, offset: int) -> Walk[Chun
     return ChunkedData(shape, chunk, index[has_chunk], begin[has_chunk], length[has_chunk], of_row, joined, fill)
 
 
-def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt.NDArray[np.int64]]:
+def _compressions(heads: list[bytes]) -> tuple[list[Codec | None], npt.NDArray[np.int64]]:
     """Return the codec of each chunk, and the reference number of its bytes.
 
     Most headers differ only in the latter.
@@ -367,10 +343,10 @@ def _compressions(heads: list[bytes], url: str) -> tuple[list[Codec | None], npt
     refs = np.zeros(len(heads), np.int64)
     for number, head in enumerate(heads):
         if head[:2] != b"\0\x03":
-            raise UnsupportedError("chunks in linked blocks are not supported", url=url, structure="chunk")
+            raise UnsupportedError("chunks in linked blocks are not supported", structure="chunk")
         parameters = head[10:]
         if parameters not in known:
-            known[parameters] = _compression(head, url, 0)[1]
+            known[parameters] = _compression(head, 0)[1]
         codecs.append(known[parameters])
         refs[number] = head[8] << 8 | head[9]
     return codecs, refs

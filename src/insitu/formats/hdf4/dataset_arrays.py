@@ -33,8 +33,6 @@ class ScientificDataset(NamedTuple):
     stored: DataRanges | ChunkedData | None
     """None: never written."""
     unlimited: bool
-    url: str
-    """The file."""
     default_fill: bytes
     """The library's own fill value, where there is no `_FillValue`."""
 
@@ -53,13 +51,13 @@ def has_partial_rows(stored: DataRanges, shape: tuple[int, ...], dtype: np.dtype
     return stored.has_holes or (len(stored.ranges) > 1 and any(length % row for _, length in stored.ranges))
 
 
-def array_of(dataset: ScientificDataset, source: Source) -> VirtualArray:
-    """Return the array of a dataset."""
+def array_of(dataset: ScientificDataset, source: Source, url: str) -> VirtualArray:
+    """Return the array of a dataset of the file at `url`."""
     stored, fill = dataset.stored, _fill(dataset)
     if isinstance(stored, ChunkedData):
         tile = _chunked_tile(dataset, stored, fill, source)
     else:
-        tile = _contiguous_tile(dataset, stored, fill, source)
+        tile = _contiguous_tile(dataset, stored, fill, source, url)
     return VirtualArray.of(tile, dims=dataset.dims, attributes=dataset.attributes)
 
 
@@ -93,7 +91,9 @@ def _chunked_tile(dataset: ScientificDataset, stored: ChunkedData, fill: bytes, 
     return Tile(axes, encodings, table)
 
 
-def _contiguous_tile(dataset: ScientificDataset, stored: DataRanges | None, fill: bytes, source: Source) -> Tile:
+def _contiguous_tile(
+    dataset: ScientificDataset, stored: DataRanges | None, fill: bytes, source: Source, url: str
+) -> Tile:
     """Return a tile of one cell, or of one for each block of whole rows."""
     shape, dtype = dataset.shape, dataset.dtype
     axes = tuple(Axis.regular(length, max(length, 1)) for length in shape)
@@ -112,7 +112,7 @@ def _contiguous_tile(dataset: ScientificDataset, stored: DataRanges | None, fill
         chunks = Columns.of_inline(grid, stored.joined if codecs else stored.joined[:nbytes])
         return Tile(axes, encodings, chunks)
     if stored.other_file is not None:
-        source = Source(_resolve_beside(dataset.url, stored.other_file))
+        source = Source(_resolve_beside(url, stored.other_file))
     if len(stored.ranges) == 1:
         offset, length = stored.ranges[0]
         if not codecs and length < nbytes:

@@ -53,8 +53,7 @@ class ObjectLocations(NamedTuple):
 class ObjectTable:
     """All objects of a file, by tag and reference number."""
 
-    def __init__(self, rows: np.ndarray[Any, Any], size: int, url: str) -> None:
-        self.url = url
+    def __init__(self, rows: np.ndarray[Any, Any], size: int) -> None:
         tag, offset, length = (
             rows["tag"].astype(np.int64),
             rows["offset"].astype(np.int64),
@@ -97,28 +96,26 @@ class ObjectTable:
 
     def fail(self, what: str, offset: int) -> NoReturn:
         """Raise a `FormatError`: the file is damaged."""
-        raise FormatError(what, url=self.url, offset=offset, structure="HDF4 data descriptors")
+        raise FormatError(what, offset=offset, structure="HDF4 data descriptors")
 
 
-def read_object_table(size: int, url: str) -> Walk[ObjectTable]:
+def read_object_table(size: int) -> Walk[ObjectTable]:
     """Follow the chain of blocks."""
     parts: list[np.ndarray[Any, Any]] = []
     seen: set[int] = set()
     at, total = 4, 0
     while at:
         if at in seen or at + 6 > size or len(seen) > BLOCKS_LIMIT:
-            raise FormatError(
-                "the chain of descriptors is broken", url=url, offset=at, structure="HDF4 data descriptors"
-            )
+            raise FormatError("the chain of descriptors is broken", offset=at, structure="HDF4 data descriptors")
         seen.add(at)
         (head,) = yield [(at, 6)]
         count, following = struct.unpack(">HI", head)
         total += count
         if at + 6 + 12 * count > size or total > OBJECTS_LIMIT:
             raise FormatError(
-                f"{count} descriptors do not fit in the file", url=url, offset=at, structure="HDF4 data descriptors"
+                f"{count} descriptors do not fit in the file", offset=at, structure="HDF4 data descriptors"
             )
         (block,) = yield [(at + 6, 12 * count)]
         parts.append(np.frombuffer(block, _ROW))
         at = following
-    return ObjectTable(np.concatenate(parts), size, url)
+    return ObjectTable(np.concatenate(parts), size)

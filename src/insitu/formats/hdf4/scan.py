@@ -65,9 +65,9 @@ def is_hdf4(window: ReadCache) -> bool:
 
 def scan_hdf4(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Return the datasets of an HDF4 file, which have no groups."""
-    refuse_group(request.group, url=window.url)
-    problems = Problems(request.errors)
-    attributes, datasets = run(_read_file(window.size, window.url), window)
+    refuse_group(request.group)
+    problems = Problems(request.errors, window.url)
+    attributes, datasets = run(_read_file(window.size), window)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
     for name, dataset in datasets.items():
@@ -75,12 +75,10 @@ def scan_hdf4(window: ReadCache, request: ScanRequest) -> VirtualGroup:
             if isinstance(dataset, InsituError):
                 raise dataset
             if not dataset.is_bare_scale(name):
-                arrays[name] = array_of(dataset, source)
+                arrays[name] = array_of(dataset, source, window.url)
         except InsituError as problem:
             if request.name_of(name) is not None:
-                problems.leave_out(
-                    name, to_format_error(problem, structure="HDF4 dataset").with_context(url=window.url)
-                )
+                problems.leave_out(name, to_format_error(problem, structure="HDF4 dataset"))
             else:
                 problems.note(name, str(problem))
     unlimited = {
@@ -91,12 +89,12 @@ def scan_hdf4(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     tree = VirtualGroup(
         arrays, {}, attributes, details, problems.found, coordinates, unlimited=tuple(sorted(unlimited))
     )
-    return request.select(tree, url=window.url)
+    return request.select(tree)
 
 
-def _read_file(size: int, url: str) -> Walk[tuple[dict[str, Any], dict[str, ScientificDataset | InsituError]]]:
+def _read_file(size: int) -> Walk[tuple[dict[str, Any], dict[str, ScientificDataset | InsituError]]]:
     """Read the attributes of the file, and its datasets."""
-    found: ObjectTable = yield from read_object_table(size, url)
+    found: ObjectTable = yield from read_object_table(size)
     groups = yield from _read_all(found, VGROUP, parse_vgroup)
     tables = yield from _read_all(found, VDATA_HEADER, parse_vdata)
     roots = [group for group in groups.values() if group.kind == "CDF0.0"]
@@ -154,7 +152,7 @@ def _dataset(
 ) -> Walk[ScientificDataset]:
     refs = [ref for tag, ref in group.members if tag == NUMERIC_GROUP]
     if not refs:
-        raise UnsupportedError("the dataset holds no numbers", url=found.url, structure="Var0.0")
+        raise UnsupportedError("the dataset holds no numbers", structure="Var0.0")
     attributes = _with_cf_offset((yield from _attributes(found, group, tables)))
     dims = [
         groups[ref]
@@ -191,7 +189,7 @@ def _find_data(found: ObjectTable, refs: set[int]) -> ObjectLocation | None:
     if refs and len(places) != 1:
         what = "is missing" if not places else "is named twice, differently"
         named = ", ".join(f"{DATA}/{ref}" for ref in sorted(refs))
-        raise FormatError(f"the data of the dataset {what}: {named}", url=found.url, structure="numeric data group")
+        raise FormatError(f"the data of the dataset {what}: {named}", structure="numeric data group")
     return places[0] if places else None
 
 
@@ -209,38 +207,27 @@ def _numeric(
     """
     place = found.find(NUMERIC_GROUP, ref)
     if place is None:
-        raise FormatError(
-            "the numeric data group of the dataset is missing", url=found.url, structure="numeric data group"
-        )
+        raise FormatError("the numeric data group of the dataset is missing", structure="numeric data group")
     data = yield from read_bytes(found, place)
     members = dict(struct.iter_unpack(">HH", data[: len(data) // 4 * 4]))
     record = found.find(DIMENSIONS, members.get(DIMENSIONS, 0))
     if record is None:
-        raise FormatError(
-            "the dataset has no dimensions", url=found.url, offset=place.offset, structure="numeric data group"
-        )
+        raise FormatError("the dataset has no dimensions", offset=place.offset, structure="numeric data group")
     (dimensions,) = yield ExactRanges([(record.offset, record.length)])
     (rank,) = take_fields(">H", dimensions, 0, "dimensions")
     if rank > 32:
         raise FormatError(
-            f"the dataset has an invalid number of dimensions, {rank}",
-            url=found.url,
-            offset=record.offset,
-            structure="dimensions",
+            f"the dataset has an invalid number of dimensions, {rank}", offset=record.offset, structure="dimensions"
         )
     shape = take_fields(f">{rank}i", dimensions, 2, "dimensions")
     _, number = take_fields(">HH", dimensions, 2 + 4 * rank, "dimensions")
     kind = found.find(NUMBER_TYPE, number)
     if kind is None or kind.length < 4:
-        raise FormatError(
-            "the dataset has no number type", url=found.url, offset=record.offset, structure="number type"
-        )
+        raise FormatError("the dataset has no number type", offset=record.offset, structure="number type")
     (number_type,) = yield ExactRanges([(kind.offset, 4)])
     dtype = _dtype(number_type, found, kind.offset)
     if data_refs is None and DATA not in members:
-        raise FormatError(
-            "the dataset names no data", url=found.url, offset=place.offset, structure="numeric data group"
-        )
+        raise FormatError("the dataset names no data", offset=place.offset, structure="numeric data group")
     values = _find_data(found, {*(data_refs or ()), *({members[DATA]} if DATA in members else ())})
     stored = None if values is None else (yield from read_storage(found, values))
     unlimited = bool(rank) and (unlimited or not shape[0])
@@ -256,15 +243,12 @@ def _numeric(
         if len(stored.shape) != rank:
             raise FormatError(
                 f"the dataset has {rank} dimensions, but its chunks have {len(stored.shape)}",
-                url=found.url,
                 offset=record.offset,
                 structure="dimensions",
             )
         shape = stored.shape
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
-        raise FormatError(
-            f"the dataset has an invalid shape, {shape}", url=found.url, offset=record.offset, structure="dimensions"
-        )
+        raise FormatError(f"the dataset has an invalid shape, {shape}", offset=record.offset, structure="dimensions")
     names = [*dims, *(f"fakeDim{number}" for number in range(len(dims), rank))][:rank]
     return ScientificDataset(
         _unique_names(names),
@@ -273,7 +257,6 @@ def _numeric(
         attributes,
         stored,
         unlimited,
-        found.url,
         _default_fill(number_type[1], dtype),
     )
 
@@ -310,7 +293,7 @@ def _dtype(number_type: bytes, found: ObjectTable, offset: int) -> np.dtype[Any]
     name = TYPES.get(number_type[1])
     if name is None:
         raise UnsupportedError(
-            f"HDF4 number type {number_type[1]} is not supported", url=found.url, offset=offset, structure="number type"
+            f"HDF4 number type {number_type[1]} is not supported", offset=offset, structure="number type"
         )
     return np.dtype(name).newbyteorder("<" if number_type[3] == LITTLE_ENDIAN else ">")
 

@@ -15,7 +15,7 @@ from insitu.formats.hdf5.conventions.eos5 import INFORMATION, StructMetadata, ap
 from insitu.formats.hdf5.conventions.netcdf4 import GroupNode, NetcdfVariable, assign_dimensions
 from insitu.formats.hdf5.datasets.object_at_path import ExternalTarget, external_target, read_file_header
 from insitu.formats.hdf5.datasets.object_tree import Branch, ObjectPaths, build_tree
-from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_chunk_index, read_object
+from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_chunk_index, read_objects
 from insitu.formats.hdf5.datasets.virtual_dataset import resolve_extent
 from insitu.formats.hdf5.groups import GroupBuilder, ScanTarget, is_at_or_below
 from insitu.formats.hdf5.structures.file import FileContext
@@ -105,7 +105,7 @@ def _read_objects(
     indexed = names is None
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts:
-        yield from read_object(file, superblock.root, objects, indexed, _all_children)
+        yield from read_objects(file, [superblock.root], objects, indexed=indexed, deep=True)
         top = root = _get_group(objects, superblock.root)
     else:
         located = yield from _find_group(file, superblock.root, parts, objects)
@@ -136,14 +136,6 @@ def _read_objects(
     return _FileContents(tree, nodes, selected, paths)
 
 
-def _all_children(group: Group) -> list[int]:
-    return [link.address for link in group.links if link.address is not None]
-
-
-def _no_children(group: Group) -> list[int]:
-    return []
-
-
 def _get_group(objects: ObjectTable, address: int) -> Group:
     found = objects.get(address)
     if isinstance(found, InsituError):
@@ -155,7 +147,7 @@ def _get_group(objects: ObjectTable, address: int) -> Group:
 
 def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectTable) -> Walk[Group | ExternalTarget]:
     """Read the groups on a path; the last of them, or where the path leaves the file."""
-    yield from read_object(file, root, objects, False, _no_children)
+    yield from read_objects(file, [root], objects, indexed=False, deep=False)
     top = _get_group(objects, root)
     names = list(reversed(parts))
     current = top
@@ -171,8 +163,8 @@ def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectT
             names += [part for part in reversed(link.path.split("/")) if part not in ("", ".")]
             current = top if link.path.startswith("/") else current
             continue
-        if address is not None and address not in objects:
-            yield from read_object(file, address, objects, False, _no_children)
+        if address is not None:
+            yield from read_objects(file, [address], objects, indexed=False, deep=False)
         found = None if address is None else objects.get(address)
         if isinstance(found, InsituError):
             raise found
@@ -189,10 +181,9 @@ def _find_group(file: FileContext, root: int, parts: list[str], objects: ObjectT
 
 def _read_descendants(file: FileContext, objects: ObjectTable, groups: list[Group], indexed: bool) -> Walk[None]:
     """Read all that can be reached from some groups and was not read yet."""
-    new = [a for a in dict.fromkeys(a for group in groups for a in _all_children(group)) if a not in objects]
-    for address in new:
-        objects[address] = None
-    yield Parallel([read_object(file, address, objects, indexed, _all_children) for address in new])
+    yield from read_objects(
+        file, [address for group in groups for address in group.children], objects, indexed=indexed, deep=True
+    )
 
 
 def _assign_tree_dimensions(tree: Branch) -> dict[int, GroupNode]:

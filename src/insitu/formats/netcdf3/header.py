@@ -116,7 +116,7 @@ _recent: tuple[tuple[bytes, NetCDF3Header], ...] = ()
 LARGEST_KEPT = 1 << 20
 
 
-def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: str) -> NetCDF3Header:
+def read_header(head: bytes, size: int, read: Callable[[int, int], bytes]) -> NetCDF3Header:
     """Parse the header; read more of the file, in growing pieces, until it is complete.
 
     Parameters
@@ -127,8 +127,6 @@ def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: 
         Bytes in the file.
     read
         Reads a range of it.
-    url
-        The file, for messages.
     """
     global _recent
     for raw, known in _recent:
@@ -136,26 +134,26 @@ def read_header(head: bytes, size: int, read: Callable[[int, int], bytes], url: 
             return known
     while True:
         try:
-            header = _Parser(head, size, url).header()
+            header = _Parser(head, size).header()
             if header.size <= LARGEST_KEPT:
                 _recent = ((head[: header.size], header), *_recent[:3])
             return header
         except _ShortError:
             if len(head) >= size:
                 raise FormatError(
-                    "the file is truncated within its header", url=url, offset=len(head), structure="header"
+                    "the file is truncated within its header", offset=len(head), structure="header"
                 ) from None
         more = read(len(head), min(max(len(head), 1 << 18), size - len(head)))
         if not more:
-            raise FormatError("the file is truncated within its header", url=url, offset=len(head), structure="header")
+            raise FormatError("the file is truncated within its header", offset=len(head), structure="header")
         head += more
 
 
 class _Parser:
     """Reads the header from front to back."""
 
-    def __init__(self, data: bytes, size: int, url: str) -> None:
-        self.data, self.size, self.url = data, size, url
+    def __init__(self, data: bytes, size: int) -> None:
+        self.data, self.size = data, size
         self.at = 4
         self.version = data[3] if len(data) > 3 else 0
         if data[:3] != b"CDF" or self.version not in VERSIONS:
@@ -164,7 +162,7 @@ class _Parser:
         self.offset = struct.Struct(">I" if self.version == 1 else ">q")
 
     def fail(self, what: str, structure: str, at: int | None = None) -> NoReturn:
-        raise FormatError(f"the header {what}", url=self.url, offset=self.at if at is None else at, structure=structure)
+        raise FormatError(f"the header {what}", offset=self.at if at is None else at, structure=structure)
 
     def take(self, form: struct.Struct) -> int:
         """Read one number."""

@@ -51,13 +51,13 @@ def is_netcdf3(window: ReadCache) -> bool:
 
 def scan_netcdf3(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Return the variables of a NetCDF-3 file, which has no groups."""
-    problems = Problems(request.errors)
-    refuse_group(request.group, url=window.url)
-    header = read_header(window.head, window.size, window.source.read, window.url)
+    problems = Problems(request.errors, window.url)
+    refuse_group(request.group)
+    header = read_header(window.head, window.size, window.source.read)
     records = _records(header, window)
-    _check_order(header, window.url)
+    _check_order(header)
     dims = {variable.name: [d.name for d in variable.dims] for variable in header.variables}
-    selected = select_names(dims, request.variables, url=window.url)
+    selected = select_names(dims, request.variables)
     source = window.source.describe()
     arrays: dict[str, VirtualArray] = {}
     for variable in header.variables:
@@ -80,20 +80,18 @@ def _records(header: NetCDF3Header, window: ReadCache) -> int:
     return max(window.size - header.first_record, 0) // header.record_size if header.record_size else 0
 
 
-def _check_order(header: NetCDF3Header, url: str) -> None:
+def _check_order(header: NetCDF3Header) -> None:
     """Refuse variables that overlap the header or one another, as the netCDF library does."""
     fixed = [variable for variable in header.variables if not variable.is_record]
     record = [variable for variable in header.variables if variable.is_record]
     end, before = header.size, "the header"
     for variable in sorted(fixed, key=_begin) + sorted(record, key=_begin):
         if variable.begin < end:
-            raise FormatError(
-                f"variable {variable.name!r} overlaps {before}", url=url, offset=variable.place, structure="begin"
-            )
+            raise FormatError(f"variable {variable.name!r} overlaps {before}", offset=variable.place, structure="begin")
         # Data is filled up to four bytes; a sole record variable is not, but nothing follows it.
         end, before = variable.begin + -(-variable.nbytes // 4) * 4, f"variable {variable.name!r}"
     if len(record) > 1 and end - header.first_record > header.record_size:
-        raise FormatError("the variables of a record overlap", url=url, offset=record[0].place, structure="begin")
+        raise FormatError("the variables of a record overlap", offset=record[0].place, structure="begin")
 
 
 def _begin(variable: HeaderVariable) -> int:
@@ -107,7 +105,6 @@ def _check_end(header: NetCDF3Header, variable: HeaderVariable, records: int, wi
     if end > window.size:
         raise FormatError(
             f"the file is truncated: {end - window.size} bytes of the variable are missing",
-            url=window.url,
             offset=window.size,
             structure="data",
             hint='Fetch the file again, or leave the variable out with errors="warn". If the download is '

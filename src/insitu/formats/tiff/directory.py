@@ -73,7 +73,6 @@ class Directory:
     entries: dict[int, _Entry]
     parent: Directory | None = None
     """The directory that names this one among its SubIFDs."""
-    url: str = ""
     data: dict[int, bytes] = field(default_factory=dict)
     """The values of tags, as they are stored; decoded when asked for."""
     unread: dict[int, str] = field(default_factory=dict)
@@ -81,7 +80,7 @@ class Directory:
 
     def fail(self, what: str, structure: str = "directory") -> NoReturn:
         """Raise a `FormatError` at this directory."""
-        raise FormatError(what, url=self.url, offset=self.offset, structure=structure)
+        raise FormatError(what, offset=self.offset, structure=structure)
 
     def value(self, tag: int) -> npt.NDArray[Any] | None:
         """Return the elements of a tag in native byte order, fractions as floats.
@@ -154,16 +153,16 @@ def read_directories(window: ReadCache, tag_numbers: Iterable[int]) -> list[Dire
     """Return all directories in the order of the chain, each followed by its SubIFDs, with the
     values of the wanted tags.
     """
-    head, url = window.head, window.url
+    head = window.head
     order = ORDERS.get(head[:2])
     if order is None or not is_tiff(window):
-        raise FormatError("the file is not a TIFF", url=url, offset=0, structure="header")
+        raise FormatError("the file is not a TIFF", offset=0, structure="header")
     big = 43 in head[2:4]
     layout = _Layout.of(order, big)
     if len(head) < (16 if big else 8):
-        raise FormatError("the file ends within its header", url=url, offset=len(head), structure="header")
+        raise FormatError("the file ends within its header", offset=len(head), structure="header")
     if big and struct.unpack_from(order + "HH", head, 4) != (8, 0):
-        raise FormatError("the BigTIFF has an unknown offset size", url=url, offset=4, structure="header")
+        raise FormatError("the BigTIFF has an unknown offset size", offset=4, structure="header")
     (first,) = layout.link.unpack_from(head, 8 if big else 4)
     found: list[Directory] = []
     seen: set[int] = set()
@@ -195,11 +194,9 @@ def _chain(
     begun = len(found)
     while offset:
         if offset in seen:
-            raise FormatError("the chain of directories is a loop", url=window.url, offset=offset, structure="IFD")
+            raise FormatError("the chain of directories is a loop", offset=offset, structure="IFD")
         if len(seen) >= MOST_DIRECTORIES:
-            raise FormatError(
-                f"the file has more than {MOST_DIRECTORIES} directories", url=window.url, offset=offset, structure="IFD"
-            )
+            raise FormatError(f"the file has more than {MOST_DIRECTORIES} directories", offset=offset, structure="IFD")
         seen.add(offset)
         try:
             directory, offset = _directory(window, layout, offset)
@@ -217,16 +214,14 @@ def _chain(
 
 def _directory(window: ReadCache, layout: _Layout, offset: int) -> tuple[Directory, int]:
     """Return one directory, and the offset of the next one."""
-    url, size = window.url, window.size
+    size = window.size
     if offset + layout.head.size > size:
-        raise FormatError("a directory lies behind the end of the file", url=url, offset=offset, structure="IFD")
+        raise FormatError("a directory lies behind the end of the file", offset=offset, structure="IFD")
     (data,) = _bytes(window, [(offset, min(DIRECTORY_GUESS, size - offset))])
     (count,) = layout.head.unpack_from(data)
     end = layout.head.size + count * layout.row.size
     if not count or offset + end > size:
-        raise FormatError(
-            f"a directory of {count} tags does not fit in the file", url=url, offset=offset, structure="IFD"
-        )
+        raise FormatError(f"a directory of {count} tags does not fit in the file", offset=offset, structure="IFD")
     if end + layout.link.size > len(data):
         (data,) = _bytes(window, [(offset, min(end + layout.link.size, size - offset))])
     entries: dict[int, _Entry] = {}
@@ -247,7 +242,7 @@ def _directory(window: ReadCache, layout: _Layout, offset: int) -> tuple[Directo
             entries[tag] = make(_Entry, (kind, number, None, link(value)[0]))
     # A file may end right behind its last directory, without the link to none.
     next_offset = layout.link.unpack_from(data, end)[0] if end + layout.link.size <= len(data) else 0
-    return Directory(offset, layout.order, entries, url=url, unread=unread), next_offset
+    return Directory(offset, layout.order, entries, unread=unread), next_offset
 
 
 def _bytes(window: ReadCache, ranges: list[tuple[int, int]]) -> list[bytes]:

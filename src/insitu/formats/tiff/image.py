@@ -15,6 +15,7 @@ import numpy as np
 
 from insitu.errors import UnsupportedError
 from insitu.formats.tiff.directory import Directory
+from insitu.lru import LruCache
 from insitu.model import Codec
 
 __all__ = ["TAGS", "TiffImage", "image_of"]
@@ -136,8 +137,7 @@ class TiffImage:
 
 
 _FIELDS = tuple(part.name for part in fields(TiffImage))
-_KNOWN: dict[tuple[Any, ...], TiffImage] = {}
-_MOST_KNOWN = 512
+_KNOWN: LruCache[tuple[Any, ...], TiffImage] = LruCache(512)
 _LONGEST_KNOWN = 1 << 16
 _PLACES = {STRIP_OFFSETS, STRIP_COUNTS, TILE_OFFSETS, TILE_COUNTS}
 _KINDS = tuple(tag for tag in TAGS if tag not in _PLACES)
@@ -165,9 +165,7 @@ def image_of(directory: Directory) -> TiffImage:
     if known is None:
         known = _image_of(directory)
         if sum([len(part[2]) for part in described]) <= _LONGEST_KNOWN:
-            if len(_KNOWN) >= _MOST_KNOWN:
-                _KNOWN.clear()
-            _KNOWN[key] = known.of(_NOBODY)
+            _KNOWN.put(key, known.of(_NOBODY))
     return known.of(directory)
 
 
@@ -196,7 +194,6 @@ def _image_of(directory: Directory) -> TiffImage:
         )
         raise UnsupportedError(
             f"TIFF compression {name} is not supported",
-            url=tags.url,
             offset=tags.offset,
             structure="Compression",
             hint="Convert the file to another compression, e.g. with libtiff: tiffcp -c lzw old.tif new.tif",
@@ -240,7 +237,6 @@ def _ycbcr(tags: Directory, bits: int, samples: int, planar: bool) -> tuple[Code
             return None, (1, 1)
         raise UnsupportedError(
             f"subsampled chroma ({across} × {down} pixels) in {samples} samples of {bits} bits is not supported",
-            url=tags.url,
             offset=tags.offset,
             structure="YCbCrSubSampling",
         )
@@ -314,7 +310,7 @@ def _shared_number(tags: Directory, tag: int, default: int) -> int:
 
 
 def _unsupported_error(tags: Directory, what: str, structure: str) -> UnsupportedError:
-    return UnsupportedError(f"{what}: not supported", url=tags.url, offset=tags.offset, structure=structure)
+    return UnsupportedError(f"{what}: not supported", offset=tags.offset, structure=structure)
 
 
 def _plain_type(bits: int, kind: int, order: str) -> np.dtype[Any] | None:

@@ -29,6 +29,7 @@ from insitu.formats.tiff.image import TiffImage, image_of
 from insitu.formats.tiff.metadata import attributes_of, colours_of_indices, frames_of, nodata_of
 from insitu.formats.tiff.strips_and_tiles import tile_of
 from insitu.formats.unreadable import Problems
+from insitu.lru import LruCache
 from insitu.model import (
     ArrayDetails,
     GroupDetails,
@@ -55,12 +56,12 @@ TAGS = (*image.TAGS, *georeferencing.TAGS, *metadata.TAGS)
 
 def scan_tiff(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     """Return the images of a TIFF; overviews and pages are groups."""
-    problems = Problems(request.errors)
+    problems = Problems(request.errors, window.url)
     directories = read_directories(window, TAGS)
     pages, failed = _pages(directories)
     scanner = _Scanner(window.source.describe(), window.size, failed)
     if not pages:
-        raise FormatError("the TIFF file has no image", url=window.url, offset=4, structure="header")
+        raise FormatError("the TIFF file has no image", offset=4, structure="header")
     tree = scanner.tree(pages)
     for path, problem in scanner.failed.items():
         name = request.name_of(path)
@@ -69,7 +70,7 @@ def scan_tiff(window: ReadCache, request: ScanRequest) -> VirtualGroup:
             needed = request.variables is not None or not _BELONGING.match(name)
             problems.leave_out(path, problem, needed=needed)
     tree = replace(tree, problems=problems.found)
-    return request.select(tree, url=window.url)
+    return request.select(tree)
 
 
 @dataclass(slots=True)
@@ -283,8 +284,7 @@ class _ImageDescription:
         return _ImageDescription(image, self.keys, place, self.attributes, self.reference)
 
 
-_DESCRIPTIONS: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
-_MOST_ABOUT = 256
+_DESCRIPTIONS: LruCache[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = LruCache(256)
 _LONGEST_ABOUT = 1 << 16
 _DESCRIBING_TAGS = (*metadata.TAGS, *georeferencing.KEY_TAGS)
 
@@ -299,9 +299,7 @@ def _describe_image(found: TiffImage) -> _ImageDescription:
     if known is None:
         known = _describe_tags(found, keys)
         if sum([len(part[2]) for part in described]) <= _LONGEST_ABOUT:
-            if len(_DESCRIPTIONS) >= _MOST_ABOUT:
-                _DESCRIPTIONS.clear()
-            _DESCRIPTIONS[key] = known
+            _DESCRIPTIONS.put(key, known)
     return _ImageDescription(found, keys, affine_of(tags, keys), *known)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from insitu.errors import AccessError, FormatError, GroupError, InsituError, NotFoundError, SourceError
+from insitu.errors import AccessError, FormatError, GroupError, NotFoundError, SourceError, error_context
 from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import Problems
 from insitu.formats.zarr.keyed import KeyedChunks, join_url
@@ -134,8 +134,13 @@ def open_zarr(url: str, request: ScanRequest) -> VirtualGroup | None:
 
 def scan_store(holder: ZarrContainer, request: ScanRequest) -> VirtualGroup | None:
     """Scan the Zarr store in a container; return None if there is none."""
+    with error_context(url=holder.url):
+        return _scan_store(holder, request)
+
+
+def _scan_store(holder: ZarrContainer, request: ScanRequest) -> VirtualGroup | None:
     group, variables = request.group, request.variables
-    problems = Problems(request.errors)
+    problems = Problems(request.errors, holder.url)
     documents = _root(holder)
     if documents is None:
         return None
@@ -143,12 +148,11 @@ def scan_store(holder: ZarrContainer, request: ScanRequest) -> VirtualGroup | No
     if set(documents) <= {"zarr.json", ".zgroup", ".zattrs", ".zarray"}:
         documents = _walk(holder, documents, group_path, variables)
 
-    def leave_out(path: str, problem: InsituError) -> None:
-        problems.leave_out(path, problem.with_context(url=holder.url) if isinstance(problem, InsituError) else problem)
-
-    nodes = parse_nodes({key: value for key, value in documents.items() if _is_key_within(key, group_path)}, leave_out)
+    nodes = parse_nodes(
+        {key: value for key, value in documents.items() if _is_key_within(key, group_path)}, problems.leave_out
+    )
     if group_path and group_path not in nodes and not any(path.startswith(f"{group_path}/") for path in nodes):
-        raise GroupError(f"the store has no group {group!r}", url=holder.url)
+        raise GroupError(f"the store has no group {group!r}")
 
     def tile_of(path: str, array: ArrayMetadata) -> Tile:
         stored_path = "" if path == alias else path
@@ -171,7 +175,7 @@ def scan_store(holder: ZarrContainer, request: ScanRequest) -> VirtualGroup | No
         # An array at the root has no name but the store's own.
         alias = _stem(f"{holder.url}/{group_path}" if group_path else holder.url)
         nodes = {alias: nodes[""]}
-    found = build_tree(nodes, tile_of, leave_out, variables=variables, details=_details(nodes))
+    found = build_tree(nodes, tile_of, problems.leave_out, variables=variables, details=_details(nodes))
     return replace(found, problems=problems.found)
 
 
@@ -212,14 +216,14 @@ def _root(holder: ZarrContainer) -> dict[str, Any] | None:
 
     (data,) = get("zarr.json")
     if data is not None:
-        document = _parse_document(data, "zarr.json", holder)
-        return _read_consolidated(document, "zarr.json", holder) or {"zarr.json": document}
+        document = parse_object(data, "zarr.json")
+        return _read_consolidated(document, "zarr.json") or {"zarr.json": document}
     (data,) = get(".zmetadata")
     if data is not None:
-        document = _parse_document(data, ".zmetadata", holder)
+        document = parse_object(data, ".zmetadata")
         if "record_size" in document:
             return None  # kerchunk's Parquet references, not a store
-        return _read_consolidated(document, ".zmetadata", holder)
+        return _read_consolidated(document, ".zmetadata")
     names = (".zarray", ".zgroup", ".zattrs")
     found = {name: data for name, data in zip(names, get(*names), strict=True) if data is not None}
     if ".zarray" not in found and ".zgroup" not in found:
@@ -229,18 +233,9 @@ def _root(holder: ZarrContainer) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _parse_document(data: bytes, key: str, holder: ZarrContainer) -> dict[str, Any]:
-    try:
-        return parse_object(data, key)
-    except FormatError as problem:
-        raise problem.with_context(url=holder.url) from None
-
-
-def _read_consolidated(document: Mapping[str, Any], key: str, holder: ZarrContainer) -> dict[str, Any] | None:
-    try:
+def _read_consolidated(document: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+    with error_context(structure=key):
         return consolidated_documents(document)
-    except FormatError as problem:
-        raise problem.with_context(url=holder.url, structure=key) from None
 
 
 def _walk(
@@ -261,18 +256,16 @@ def _walk(
                 return documents | _fetch_named_documents(holder, group_path, variables)
             names += [f"{path}/{name}" if path else name for name in listed if not name.startswith(".")]
         if len(documents) + len(names) > _MOST_NODES:
-            raise FormatError(f"the store has more than {_MOST_NODES} groups and arrays", url=holder.url)
+            raise FormatError(f"the store has more than {_MOST_NODES} groups and arrays")
         found = _fetch_documents(holder, names)
         documents |= found
-        level = [
-            path for path in names if f"{path}/.zgroup" in found or _is_group(found.get(f"{path}/zarr.json"), holder)
-        ]
+        level = [path for path in names if f"{path}/.zgroup" in found or _is_group(found.get(f"{path}/zarr.json"))]
         if not level:
             return documents
-    raise FormatError(f"groups are nested more than {_DEEPEST} deep", url=holder.url)
+    raise FormatError(f"groups are nested more than {_DEEPEST} deep")
 
 
-def _is_group(data: bytes | None, holder: ZarrContainer) -> bool:
+def _is_group(data: bytes | None) -> bool:
     if data is None:
         return False
     try:
@@ -306,7 +299,6 @@ def _fetch_named_documents(
     if not variables:
         raise FormatError(
             "the store has no consolidated metadata and cannot be listed",
-            url=holder.url,
             hint="Name the arrays (variables=[...]), or consolidate its metadata (zarr.consolidate_metadata)",
         )
     prefix = f"{group_path}/" if group_path else ""

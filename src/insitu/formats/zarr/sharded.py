@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs.chain import decode
-from insitu.errors import FormatError, InsituError, NotFoundError, TruncatedError, UnsupportedError
+from insitu.errors import FormatError, NotFoundError, TruncatedError, UnsupportedError, error_context
 from insitu.lru import LruCache
 from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkTable, Source
 from insitu.model.axis import Indices
@@ -197,13 +197,11 @@ def _read_index(level: ShardLevel, place: _ShardLocation, options: Mapping[str, 
         if problem.is_dead_redirect:
             raise
         return _NO_SHARD
-    try:
+    with error_context(url=place.source.url, structure="shard index"):
         if len(data) != nbytes:
             raise TruncatedError(f"the index of a shard has {nbytes} bytes, but only {len(data)} could be read")
         index: Index = np.ascontiguousarray(decode(data, level.index, (*counts, 2)).astype(np.uint64))
         _check_index(index, end)
-    except InsituError as problem:
-        raise problem.with_context(url=place.source.url, structure="shard index") from None
     return index
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.errors import FormatError, InsituError, UnsupportedError
+from insitu.errors import FormatError, UnsupportedError, error_context
 from insitu.formats.containers.zip_entries import LOCAL_HEADER, ZipEntry, end_of_local_header, read_directory
 from insitu.model import UNWRITTEN, ChunkLocations, Codec, Encoding, Source
 from insitu.model.axis import Indices
@@ -68,7 +68,7 @@ class ZipStore:
         return [texts[self.entries[key].name] if key in self.entries else None for key in keys]
 
     def _document(self, info: ZipEntry, data: bytes) -> bytes:
-        try:
+        with error_context(url=self.url, structure=info.name):
             if info.flags & 1 or info.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise UnsupportedError("a metadata document in the zip file is neither stored nor deflated")
             if info.full > _LARGEST_DOCUMENT:
@@ -80,8 +80,6 @@ class ZipStore:
                     raise FormatError(f"the zip file is damaged: {problem}") from None
             if len(data) != info.full or zlib.crc32(data) != info.crc:
                 raise FormatError("a metadata document in the zip file does not match its checksum")
-        except InsituError as problem:
-            raise problem.with_context(url=self.url, structure=info.name) from None
         return data
 
     def _below(self, path: str) -> tuple[str, list[str]]:

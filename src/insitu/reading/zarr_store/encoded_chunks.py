@@ -127,7 +127,7 @@ def encode_chunks(array: VirtualArray, name: str, zarr_format: int, compression:
     axes = tuple(Axis.regular(length, size) for length, size in zip(array.shape, chunks, strict=True))
     tile = Tile(axes, (encoding,), Columns.of_unwritten([axis.count for axis in axes]))
     known = to_zarr_spec(VirtualArray.of(tile, dims=array.dims, attributes=attributes, details=array.details))
-    documents = {"zarr.json": to_documents.array_v3(known)} if zarr_format == 3 else to_documents.array_v2(known)
+    documents = to_documents.array_documents(known, zarr_format)
     return EncodedChunks(array, name, form, chunks, encoding, documents)
 
 

@@ -120,7 +120,7 @@ def find_stored_chunks(array: VirtualArray, zarr_format: int, *, portable: bool 
         known = to_zarr_spec(array)
         for _ in known.blocks():
             pass
-        documents = {"zarr.json": to_documents.array_v3(known)} if zarr_format == 3 else to_documents.array_v2(known)
+        documents = to_documents.array_documents(known, zarr_format)
     except UnsupportedError:
         return None
     if known.encoding.dtype.hasobject and known.encoding.codecs[0].name not in ("vlen-utf8", "vlen-bytes"):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from insitu.errors import InsituError, UnsupportedError
+from insitu.errors import UnsupportedError, error_context
 from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.reading.cache import ChunkCache
 from insitu.reading.source_pool import SourcePool
@@ -98,15 +98,7 @@ class ZarrTree:
             return self._documents
 
     def _build_documents(self) -> dict[str, Any]:
-        documents: dict[str, Any] = {}
-        for path, node in self.group.walk():
-            prefix = f"{path}/" if path else ""
-            if self.zarr_format == 3:
-                documents[f"{prefix}zarr.json"] = to_documents.group_v3(node.attributes)
-            else:
-                documents |= {
-                    f"{prefix}{name}": value for name, value in to_documents.group_v2(node.attributes).items()
-                }
+        documents: dict[str, Any] = to_documents.group_documents(self.group, self.zarr_format)
         for path, view in self.views.items():
             documents |= {f"{path}/{name}": value for name, value in view.documents.items()}
         if self.zarr_format == 2:
@@ -124,10 +116,8 @@ class ZarrTree:
         if place is None:
             return None
         path, cell = place
-        try:
+        with error_context(variable=path, chunk=cell):
             return self.views[path].chunk(cell, self._source_pool(), span)
-        except InsituError as problem:
-            raise problem.with_context(variable=path, chunk=cell) from problem.__cause__
 
     def place(self, key: str) -> tuple[str, tuple[int, ...]] | None:
         """Return the array's path and the chunk that a key names; None if it names none."""

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs.chain import decode
-from insitu.errors import InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, Columns, Encoding, Source, Tile, VirtualGroup
+from insitu.errors import InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError, error_context
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Source, VirtualArray, VirtualGroup
 from insitu.model.cf_attributes import PACKING, TIMES
 from insitu.references.icechunk.repository import RepositoryVersion, parse_version, repository_exists
 from insitu.references.icechunk.repository_reader import open_icechunk, run_async
@@ -133,9 +133,9 @@ def _with_labels_in_one_chunk(group: VirtualGroup, dim: str, read: Reader) -> Vi
     for name, array in group.arrays.items():
         if array.dims == (dim,) and not array.sources and not array.dtype.hasobject and array.shape[0]:
             values = np.ascontiguousarray(read(array))
-            axis, chunk = Axis.regular(len(values), len(values)), Columns.of_inline((1,), values.tobytes())
-            tile = Tile((axis,), (Encoding(values.dtype),), chunk)
-            arrays[name] = replace(array, tiles=(tile,), origins=np.zeros((1, 1), np.int64))
+            arrays[name] = replace(
+                array, tiles=VirtualArray.from_values(values).tiles, origins=np.zeros((1, 1), np.int64)
+            )
     return replace(group, arrays=arrays)
 
 
@@ -315,7 +315,5 @@ def _read_values(writing: ZarrExport, path: str, array: ZarrArraySpec) -> npt.ND
 def _decode_chunk(data: bytes, array: ZarrArraySpec, path: str) -> npt.NDArray[Any]:
     if array.cuts:
         raise UnsupportedError("chunks of different lengths cannot be rewritten", variable=path)
-    try:
+    with error_context(variable=path):
         return decode(data, array.encoding, array.chunks)
-    except InsituError as problem:
-        raise problem.with_context(variable=path) from None

@@ -19,7 +19,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from insitu.codecs.linked_libraries import can_decompress_texts
-from insitu.errors import FormatError, InsituError, NotFoundError, SourceError, StaleSourceError, VariableError
+from insitu.errors import (
+    FormatError,
+    InsituError,
+    NotFoundError,
+    SourceError,
+    StaleSourceError,
+    VariableError,
+    error_context,
+)
 from insitu.model import INLINE, ChunkLocations, ChunkTable, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
 from insitu.model.derived_tables import ChunkTableBase
@@ -215,10 +223,8 @@ class Snapshot:
         """Return the chunk table of an array."""
         with self.lock:
             if path not in self.tables:
-                try:
+                with error_context(url=self.url, variable=path):
                     self.tables[path] = self._load_table(path, shape)
-                except InsituError as problem:
-                    raise problem.with_context(url=self.url, variable=path) from None
             return self.tables[path]
 
     def open(self) -> tuple[Any, Any]:
@@ -319,7 +325,7 @@ class Snapshot:
 
         def load(manifest: ManifestExtent) -> ArrayReferences:
             place = f"{self.url}/manifests/{manifest.name}"
-            try:
+            with error_context(url=place, variable=path):
                 with open_source(place, self.storage_options) as source:
                     if (size := source.size()) != manifest.size:
                         raise FormatError(f"the manifest has {size} bytes, but the snapshot says {manifest.size}")
@@ -327,8 +333,6 @@ class Snapshot:
                 references = open_manifest(data, manifest.name, node["id"], manifest.count, containers)
                 manifest.check_positions(references.index)
                 return references
-            except InsituError as problem:
-                raise problem.with_context(url=place, variable=path) from None
 
         return LazyManifests(path, shape, manifests, load, self)
 

@@ -38,9 +38,7 @@ def read_flat(data: bytes, base: UrlResolver, *, errors: str = "raise") -> Virtu
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError, ValueError) as problem:
-        raise FormatError(
-            f"this is not a readable Parquet file: {problem}", url=base.url, structure="references"
-        ) from None
+        raise FormatError(f"this is not a readable Parquet file: {problem}", structure="references") from None
     columns = {name.lower(): table.column(at) for at, name in enumerate(table.column_names)}
     column_of_role: dict[str, str] = {}
     for role, names in (("key", _KEYS), ("url", _URLS), ("offset", _OFFSETS), ("length", _LENGTHS), ("raw", _INLINE)):
@@ -50,38 +48,33 @@ def read_flat(data: bytes, base: UrlResolver, *, errors: str = "raise") -> Virtu
     if "key" not in column_of_role or not ({"url", "raw"} & column_of_role.keys()):
         raise FormatError(
             f"this table does not hold kerchunk references: its columns are {', '.join(columns)}",
-            url=base.url,
             structure="references",
             hint="It needs a column for the key, and one for the URL or for inline data",
         )
     if "length" in column_of_role and "offset" not in column_of_role:
         raise FormatError(
-            f"there are lengths, but no offsets: the columns are {', '.join(columns)}",
-            url=base.url,
-            structure="references",
+            f"there are lengths, but no offsets: the columns are {', '.join(columns)}", structure="references"
         )
     try:
         lists = {role: columns[name].to_pylist() for role, name in column_of_role.items()}
     except UnicodeDecodeError as problem:
-        raise FormatError(f"the file holds invalid text: {problem}", url=base.url, structure="references") from None
+        raise FormatError(f"the file holds invalid text: {problem}", structure="references") from None
     empty: list[Any] = [None] * table.num_rows
     rows = zip(*(lists.get(role, empty) for role in ("key", "url", "offset", "length", "raw")), strict=True)
-    return tree_from_references(dict(_iter_references(rows, base)), Templates(), base, errors=errors)
+    return tree_from_references(dict(_iter_references(rows)), Templates(), base, errors=errors)
 
 
-def _iter_references(rows: Any, base: UrlResolver) -> Iterator[tuple[str, Any]]:
+def _iter_references(rows: Any) -> Iterator[tuple[str, Any]]:
     for key, url, offset, length, raw in rows:
         if not isinstance(key, str):
-            raise FormatError(f"a key must be text, not {key!r}", url=base.url, structure="references")
+            raise FormatError(f"a key must be text, not {key!r}", structure="references")
         if raw is not None:
             yield key, raw
         elif url:
             yield key, [url] if offset is None and length is None else [url, offset or 0, length]
         elif offset or length:
             raise FormatError(
-                f"{key}: there is an offset {offset} and a length {length}, but no URL",
-                url=base.url,
-                structure="references",
+                f"{key}: there is an offset {offset} and a length {length}, but no URL", structure="references"
             )
 
 

@@ -37,7 +37,7 @@ _LARGEST = 1 << 33
 """Most bytes that a compressed file may unpack to."""
 
 
-def parse_json(data: bytes, url: str | None = None) -> dict[str, Any]:
+def parse_json(data: bytes) -> dict[str, Any]:
     """Return the JSON object in a file, decompressed if necessary."""
     kind = next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), None)
     try:
@@ -46,9 +46,9 @@ def parse_json(data: bytes, url: str | None = None) -> dict[str, Any]:
                 data = stream.read(_LARGEST)
         document = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError, OSError) as problem:
-        raise FormatError(f"this is not valid JSON: {problem}", url=url, structure="references") from None
+        raise FormatError(f"this is not valid JSON: {problem}", structure="references") from None
     if not isinstance(document, dict):
-        raise FormatError("references must be a JSON object", url=url, structure="references")
+        raise FormatError("references must be a JSON object", structure="references")
     return document
 
 
@@ -76,11 +76,8 @@ def read_json(
     errors
         "raise", or "warn": arrays that cannot be read are left out, with the reasons in `problems`.
     """
-    try:
-        refs, templates = _unwrap(document)
-        return tree_from_references(refs, templates, base, target=target, errors=errors)
-    except InsituError as problem:
-        raise problem.with_context(url=base.url) from None
+    refs, templates = _unwrap(document)
+    return tree_from_references(refs, templates, base, target=target, errors=errors)
 
 
 def _unwrap(document: Mapping[str, Any]) -> tuple[dict[str, Any], Templates]:
@@ -122,7 +119,6 @@ def tree_from_references(
     if not documents:
         raise FormatError(
             f"there are no references: none of {len(refs)} keys is Zarr metadata, such as .zgroup or zarr.json",
-            url=base.url,
             structure="references",
         )
     if ".zmetadata" in documents and ".zgroup" not in documents and "zarr.json" not in documents:

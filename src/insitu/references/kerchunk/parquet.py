@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from insitu.errors import FormatError, InsituError, NotFoundError
+from insitu.errors import FormatError, InsituError, NotFoundError, error_context
 from insitu.lru import LruCache
 from insitu.model import INLINE, UNWRITTEN, WHOLE, ChunkLocations, GroupDetails, Source, Tile, VirtualGroup
 from insitu.model.axis import Indices
-from insitu.model.chunks import flat_cell_numbers
+from insitu.model.chunks import LocationsBuilder, flat_cell_numbers
 from insitu.model.derived_tables import ChunkTableBase
 from insitu.references import arrow
 from insitu.references.atomic_write import Folder, new_directory, open_folder
@@ -63,6 +63,9 @@ class RecordRows:
         return 20 * len(self.source) + len(self.inline)
 
 
+_ZERO = np.zeros((), np.int64)
+
+
 def _record_bytes(record: RecordRows | None) -> int:
     return 128 if record is None else record.nbytes
 
@@ -92,31 +95,23 @@ class ParquetTable(ChunkTableBase):
         """Return where cells lie."""
         number = flat_cell_numbers(cells, self.shape)
         record, row = np.divmod(number, self.record_size)
-        source = np.empty(len(number), np.int64)
-        offset, length = np.zeros(len(number), np.int64), np.zeros(len(number), np.int64)
-        inline = bytearray()
+        places = LocationsBuilder(len(number))
         needed = np.unique(record).tolist()
         self._load([k for k in needed if k not in self.records])
         for k in needed:
             rows = self.records.get_or_load(k, partial(self._read, k))
-            here = slice(None) if len(needed) == 1 else record == k
             if rows is None:
-                source[here] = UNWRITTEN
                 continue
+            here = slice(None) if len(needed) == 1 else record == k
             index = row[here]
             if len(index) and int(index.max()) >= len(rows.source):
                 raise FormatError(
                     f"the file has {len(rows.source)} rows, but row {int(index.max())} is needed",
                     structure=self._name(k),
                 )
-            source[here] = found = rows.source[index]
-            begin = rows.offset[index]
-            if rows.inline and (found == INLINE).any():
-                begin = np.where(found == INLINE, begin + len(inline), begin)
-                inline += rows.inline
-            offset[here], length[here] = begin, rows.length[index]
-        zero = np.broadcast_to(np.int64(0), number.shape)
-        return ChunkLocations(source, offset, length, zero, zero, zero, bytes(inline))
+            columns = (rows.source[index], rows.offset[index], rows.length[index])
+            places.put(here, ChunkLocations(*columns, _ZERO, _ZERO, _ZERO, rows.inline))
+        return places.build()
 
     def _name(self, record: int) -> str:
         return f"{self.url}/refs.{record}.parq"
@@ -139,10 +134,8 @@ class ParquetTable(ChunkTableBase):
                 structure=name,
                 hint='If the writer left out files without chunks, open with missing="unwritten"',
             ) from None
-        try:
+        with error_context(structure=name):
             return _parse_record(data, self.pool)
-        except InsituError as problem:
-            raise problem.with_context(structure=name) from None
 
 
 def _parse_record(data: bytes, pool: UrlPool) -> RecordRows:
@@ -290,11 +283,9 @@ def read_parquet(
         raise ValueError(f'missing must be "raise" or "unwritten", not {missing!r}')
     assert base.url is not None
     root = local_path(base.url) or base.url.rstrip("/")
-    try:
+    with error_context(structure=".zmetadata"):
         documents = object_field(document.get("metadata"), "metadata")
         record_size = integer_field(document.get("record_size"), "record_size", least=1)
-    except InsituError as problem:
-        raise problem.with_context(url=root, structure=".zmetadata") from None
     pool = UrlPool(base)
     problems: dict[str, str] = {}
 
@@ -310,7 +301,7 @@ def read_parquet(
         return Tile(array.axes, (array.encoding,), table)
 
     if not documents:
-        raise FormatError("the directory holds no references: 'metadata' is empty", url=root, structure=".zmetadata")
+        raise FormatError("the directory holds no references: 'metadata' is empty", structure=".zmetadata")
     nodes = parse_nodes(documents, leave_out, open_shards=False)
     tree = build_tree(nodes, tile, leave_out, details=GroupDetails("kerchunk"))
     return replace(tree, problems=problems)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from insitu.errors import FormatError, ModelError, UnsupportedError
+from insitu.errors import FormatError, ModelError, UnsupportedError, error_context
 from insitu.model import Codec, Encoding
 from insitu.references.store.json_values import dtype_from_json, dtype_to_json, pack, unpack
 from insitu.references.store.row_file import RowFile
@@ -58,7 +58,7 @@ def parse_root(data: bytes, url: str) -> dict[str, Any]:
             structure=NAME,
             hint="Scan the files again and save them anew" if version == 1 else "Install a newer insitu",
         )
-    try:
+    with error_context(url=url, structure=NAME):
         check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe", "retired", "saved"))
         text_field(document["id"], "id")
         integer_field(document["tiles"], "tiles")
@@ -66,8 +66,6 @@ def parse_root(data: bytes, url: str) -> dict[str, Any]:
         saved = document.get("saved", 0.0)
         if not isinstance(saved, (int, float)) or not 0 <= saved < 1e11:
             raise FormatError("'saved' must be a number of seconds since 1970")
-    except FormatError as problem:
-        raise problem.with_context(url=url, structure=NAME) from None
     if CHECKSUM in document:
         _verify_checksum(data, document, url)
     return document

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import FormatError
-from insitu.model import INLINE, UNWRITTEN, ChunkLocations, ChunkTable, Columns, Source
+from insitu.model import ChunkLocations, ChunkTable, Columns, Source
 from insitu.model.axis import Indices
-from insitu.model.chunks import COLUMN_NAMES, flat_cell_numbers
+from insitu.model.chunks import LocationsBuilder, flat_cell_numbers
 from insitu.model.derived_tables import ChunkTableBase
 from insitu.references.store.row_file import ROWS_PER_GROUP
 from insitu.references.store.stored_rows import StoredRows, rows_together
@@ -94,15 +94,10 @@ class SparseRows(ChunkTableBase):
             # begin where the root says: check it.
             if k + 1 < len(self.starts) and (k < 0 or (cell_numbers[here] > numbers[-1]).any()):
                 self._numbers(k + 1)
-        found = row >= 0
-        result = {name: np.zeros(len(cell_numbers), np.int64) for name in COLUMN_NAMES}
-        result["source"][:] = UNWRITTEN
-        if not found.any():
-            return ChunkLocations(**result, inline=b"")
-        rows = stored.rows(row[found])
-        for name, column in result.items():
-            column[found] = getattr(rows, name)
-        return ChunkLocations(**result, inline=rows.inline)
+        found, places = row >= 0, LocationsBuilder(len(cell_numbers))
+        if found.any():
+            places.put(found, stored.rows(row[found]))
+        return places.build()
 
     def cell_numbers(self) -> Iterator[Indices]:
         """Return the cells that have rows, in ascending order, group by group."""
@@ -169,13 +164,7 @@ class StackedTables(ChunkTableBase):
         # Files far away are read side by side.
         remote = any(_is_remote(self.tables[k]) for k in needed)
         found = gather(lambda number, stop: locate_in(number), range(len(needed)), width=MAX_REQUESTS if remote else 1)
-        result = {name: np.zeros(len(along), np.int64) for name in COLUMN_NAMES}
-        inline = bytearray()
+        result = LocationsBuilder(len(along))
         for here, rows in zip(places, found, strict=True):
-            for name, column in result.items():
-                column[here] = getattr(rows, name)
-            if rows.inline:
-                offset = result["offset"][here]
-                result["offset"][here] = np.where(np.asarray(rows.source) == INLINE, offset + len(inline), offset)
-                inline += rows.inline
-        return ChunkLocations(**result, inline=bytes(inline))
+            result.put(here, rows)
+        return result.build()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from insitu.errors import FormatError, InsituError, ModelError, NotFoundError
+from insitu.errors import FormatError, InsituError, ModelError, NotFoundError, error_context
 from insitu.lru import LruCache
 from insitu.model import (
     ABSENT,
@@ -169,10 +169,8 @@ class OpenStore:
         check_fields(row, _GROUP_FIELDS, "a group")
         arrays = {}
         for name, array in object_field(row["arrays"], "arrays").items():
-            try:
+            with error_context(variable=f"{path}/{name}".lstrip("/")):
                 arrays[name] = self._array(object_field(array, name))
-            except InsituError as problem:
-                raise problem.with_context(variable=f"{path}/{name}".lstrip("/")) from None
         groups = object_field(row["groups"], "groups")
         return VirtualGroup(
             arrays,
@@ -404,11 +402,8 @@ def saved_recipe(document: Mapping[str, Any], url: str) -> dict[str, Any] | None
 
 
 def _read_root(url: str, storage_options: Mapping[str, Any] | None) -> bytes:
-    try:
-        with open_source(f"{url}/{root.NAME}", storage_options) as source:
-            return read_all(source)
-    except NotFoundError as problem:
-        raise problem.with_context(structure=root.NAME) from None
+    with error_context(structure=root.NAME), open_source(f"{url}/{root.NAME}", storage_options) as source:
+        return read_all(source)
 
 
 def _parse_store(data: bytes, url: str, allow_local: bool, storage_options: Mapping[str, Any] | None) -> OpenStore:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError
+from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError, error_context
 from insitu.model import Tile, VirtualArray, VirtualGroup
 from insitu.references.atomic_write import Folder, open_folder
 from insitu.references.store import root
@@ -374,7 +374,7 @@ class _StoreWriter:
         }
 
     def _array(self, name: str, array: VirtualArray) -> dict[str, Any]:
-        try:
+        with error_context(variable=name):
             return {
                 "shape": list(array.shape),
                 "dtype": dtype_to_json(array.dtype),
@@ -388,8 +388,6 @@ class _StoreWriter:
                     for origin, tile in zip(array.origins.tolist(), array.tiles, strict=True)
                 ],
             }
-        except InsituError as problem:
-            raise problem.with_context(variable=name) from None
 
     def _tile(self, tile: Tile) -> dict[str, Any]:
         encodings = [self.pools.encoding(encoding) for encoding in tile.encodings]

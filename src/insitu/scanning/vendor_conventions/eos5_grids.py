@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from insitu.formats.eos_structure import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
-from insitu.scanning.member import in_memory
 
 __all__ = ["add_grid_coordinates"]
 
@@ -89,7 +88,5 @@ def _attributes(vertical: bool, degrees: bool) -> dict[str, Any]:
 
 
 def _coordinate_array(dim: str, values: npt.NDArray[Any], attributes: dict[str, Any]) -> VirtualArray:
-    array = in_memory(values)
-    assert array is not None
     details = ArrayDetails(notes={"computed": "StructMetadata"})
-    return dataclasses.replace(array, dims=(dim,), attributes=attributes, details=details)
+    return VirtualArray.from_values(values, dims=(dim,), attributes=attributes, details=details)

@@ -18,7 +18,6 @@ import numpy as np
 
 from insitu.formats.eos_structure import EosStructure
 from insitu.model import ArrayDetails, VirtualArray, VirtualGroup
-from insitu.scanning.member import in_memory
 
 __all__ = ["GEOLOCATION", "add_geolocation", "add_swath_coordinates", "geolocation_of"]
 
@@ -105,7 +104,7 @@ def _map_dimensions(array: VirtualArray, maps: Maps, lengths: Mapping[str, int])
 
     Else an attribute describes the mapping.
     """
-    dims, told = list(array.dims), []
+    dims, descriptions = list(array.dims), []
     for axis, (dim, length) in enumerate(zip(array.dims, array.shape, strict=True)):
         own = [one for one in maps if one["geo"] == dim and one["data"] in lengths]
         same = [one["data"] for one in own if _is_one_to_one(one) and lengths[one["data"]] == length]
@@ -114,8 +113,8 @@ def _map_dimensions(array: VirtualArray, maps: Maps, lengths: Mapping[str, int])
         if same and same[0] not in dims:
             dims[axis] = same[0]
         else:
-            told += [_describe_map(one) for one in own]
-    attributes = {**array.attributes, **({"dimension_map": "; ".join(told)} if told else {})}
+            descriptions += [_describe_map(one) for one in own]
+    attributes = {**array.attributes, **({"dimension_map": "; ".join(descriptions)} if descriptions else {})}
     return dataclasses.replace(array, dims=tuple(dims), attributes=attributes)
 
 
@@ -133,8 +132,6 @@ def _describe_map(one: Mapping[str, Any]) -> str:
 def _index_labels(dim: str, length: int, one: Mapping[str, Any]) -> VirtualArray:
     """Return which elements of the data those of the geolocation lie on."""
     values = int(one.get("offset", 0)) + int(one["increment"]) * np.arange(length, dtype=np.int64)
-    array = in_memory(values)
-    assert array is not None
     attributes = {"long_name": f"index along {one['data']}"}
     details = ArrayDetails(notes={"computed": "StructMetadata"})
-    return dataclasses.replace(array, dims=(dim,), attributes=attributes, details=details)
+    return VirtualArray.from_values(values, dims=(dim,), attributes=attributes, details=details)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from insitu.active.message_decoder import decode_json
 from insitu.errors import ModelError
 from insitu.server.error_responses import RequestError
 
-__all__ = ["ApiQuery"]
+__all__ = ["ApiQuery", "check_dimension"]
 
 MAX_FIELD_CHARS = 20_000
 """Longest field of a query."""
@@ -82,8 +82,7 @@ class ApiQuery(Mapping[str, str]):
         if not isinstance(given, dict):
             raise RequestError('index must be a JSON object, e.g. {"time": 0}')
         for dim, position in given.items():
-            if dim not in sizes:
-                raise RequestError(f"the variable has no dimension {dim[:40]!r}: it has {', '.join(sizes) or 'none'}")
+            check_dimension(dim, sizes)
             if isinstance(position, bool) or not isinstance(position, int):
                 raise RequestError(f"the index of {dim!r} must be a whole number, not {str(position)[:40]!r}")
             if not 0 <= position < sizes[dim]:
@@ -114,3 +113,9 @@ class ApiQuery(Mapping[str, str]):
             return decode_json(text)
         except ModelError:
             raise RequestError(f"{name} is not JSON: {text[:40]!r}") from None
+
+
+def check_dimension(dim: str, dims: Collection[str], what: str = "variable") -> None:
+    """Raise an error if a variable, or a group, has no such dimension."""
+    if dim not in dims:
+        raise RequestError(f"the {what} has no dimension {dim[:40]!r}: it has {', '.join(dims) or 'none'}")

@@ -27,7 +27,6 @@ from insitu.server.explorer.api_answer import json_answer
 from insitu.server.explorer.api_query import ApiQuery
 from insitu.server.explorer.archive_route import (
     CLIENT_CLOSED,
-    SCAN_BYTES,
     answer_response,
     archive_route,
     make_etag,
@@ -36,6 +35,7 @@ from insitu.server.explorer.archive_route import (
 from insitu.server.explorer.opened_archives import ArchiveOpener
 from insitu.server.explorer.page_files import PageFile, page_files
 from insitu.server.explorer.recognise_archives import is_folder
+from insitu.server.scanned_archives import SCAN_BYTES
 from insitu.server.worker import Worker
 
 __all__ = ["explorer_routes", "open_first_archive"]

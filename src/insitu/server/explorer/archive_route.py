@@ -30,14 +30,13 @@ from insitu.server.error_responses import error_response
 from insitu.server.explorer.api_answer import ApiAnswer
 from insitu.server.explorer.api_query import ApiQuery
 from insitu.server.explorer.opened_archives import ArchiveOpener, OpenedArchive
-from insitu.server.roots import refers_outside_error
+from insitu.server.roots import report_archive_on_refusal
+from insitu.server.scanned_archives import SCAN_BYTES
 from insitu.server.settings import Limits
 from insitu.server.worker import Worker
-from insitu.sources.access_policy import RefusedError
 
 __all__ = [
     "CLIENT_CLOSED",
-    "SCAN_BYTES",
     "ApiTask",
     "ArchiveRequest",
     "Prepare",
@@ -46,8 +45,6 @@ __all__ = [
     "run_while_connected",
 ]
 
-SCAN_BYTES = 32 << 20
-"""Bytes that are counted for opening an archive."""
 NOT_MODIFIED = 304
 CLIENT_CLOSED = 499
 """Status in the log for a client that has gone, as web servers have it."""
@@ -95,7 +92,7 @@ def archive_route(worker: Worker, name: str, prepare: Prepare) -> Route:
 
     async def compute(request: Request, client: Credentials, query: ApiQuery) -> Response:
         url = query.require("url")
-        archive = await worker.run(SCAN_BYTES, lambda deadline: _open(opener, url, client))
+        archive = await worker.run(SCAN_BYTES, lambda deadline: opener.open(url, client))
         etag = make_etag(archive.version, name, sorted(query.items()))
         if etag in request.headers.get("if-none-match", ""):
             return Response(status_code=NOT_MODIFIED, headers={"ETag": etag})
@@ -120,22 +117,15 @@ def archive_route(worker: Worker, name: str, prepare: Prepare) -> Route:
     return Route(f"/explorer/api/{name}", respond, methods=["GET"])
 
 
-def _open(opener: ArchiveOpener, url: str, client: Credentials) -> OpenedArchive:
-    try:
-        return opener.open(url, client)
-    except RefusedError:
-        opener.options(url, client)  # raises if the URL itself is refused
-        raise refers_outside_error(url) from None
-
-
 def _run(worker: Worker, task: ApiTask, archive: OpenedArchive, client: Credentials, deadline: Deadline) -> ApiAnswer:
     tally = ReadStatistics()
     try:
-        with RequestSources(archive.options, deadline, worker.copies, worker.limits.fresh) as opened:
+        with (
+            report_archive_on_refusal(archive.url),
+            RequestSources(archive.options, deadline, worker.copies, worker.limits.fresh) as opened,
+        ):
             opened.cache = ClientCache(worker.cache, client, {}) if task.caches_chunks else None
             return task.work(ReadContext(sources=opened, tally=tally))
-    except RefusedError:
-        raise refers_outside_error(archive.url) from None
     finally:
         worker.record_reads(tally)
 

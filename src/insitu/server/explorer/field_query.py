@@ -8,13 +8,13 @@ from typing import Any
 
 from insitu.model import VirtualArray
 from insitu.server.error_responses import RequestError
-from insitu.server.explorer.api_query import ApiQuery
+from insitu.server.explorer.api_query import ApiQuery, check_dimension
 from insitu.server.explorer.field_sampling import FieldBox
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of
 from insitu.server.explorer.spatial_dimensions import spatial_dimensions
 
-__all__ = ["FIELD_STATISTICS", "FieldQuery", "check_dims", "parse_field_query"]
+__all__ = ["FIELD_STATISTICS", "FieldQuery", "find_numbers", "find_values", "parse_field_query"]
 
 FIELD_STATISTICS = ("mean", "min", "max", "std")
 """Those of `insitu.reducing.STATISTICS` that the page offers."""
@@ -53,22 +53,15 @@ class FieldQuery:
 
 def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
     """Return the field that a query asks for; the sides are found if it does not name them."""
-    path = query.require("variable").strip("/")
-    array = archive.array(path)
-    sizes = check_dims(path, array)
-    if kind_of(array) in ("text", "other"):
-        raise RequestError(f"{path[:200]!r} holds no numbers that could be drawn", why="Ask api/table for its values")
+    path, array, sizes = find_numbers(archive, query)
     found = spatial_dimensions(archive, path.rpartition("/")[0], archive.variable(path))
     if found is None:
         raise RequestError(f"{path[:200]!r} has fewer than two dimensions", why="Ask api/line or api/table for it")
     y, x = query.get("y") or found["y"], query.get("x") or found["x"]
     for dim in (y, x):
-        if dim not in sizes:
-            raise RequestError(f"the variable has no dimension {dim[:40]!r}: it has {', '.join(sizes)}")
+        check_dimension(dim, sizes)
     if y == x:
         raise RequestError(f"y and x must be two dimensions, not {y!r} twice")
-    if 0 in array.shape:
-        raise RequestError(f"{path[:200]!r} has no values: a dimension has length 0")
     over = query.names("over")
     statistic = query.choice("statistic", FIELD_STATISTICS, "mean") if over or query.get("statistic") else None
     for dim in over:
@@ -83,9 +76,25 @@ def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
     return FieldQuery(path, array, y, x, index, FieldBox(*query.box(sizes[y], sizes[x])), statistic, over)
 
 
-def check_dims(path: str, array: VirtualArray) -> dict[str, int]:
-    """Return the length of each dimension; an error if two dimensions have one name."""
+def find_values(archive: OpenedArchive, query: ApiQuery) -> tuple[str, VirtualArray, dict[str, int]]:
+    """Return the path of the variable that a query names, its array, and the length of each dimension; an error if it
+    has no values, or two dimensions have one name.
+    """
+    path = query.require("variable").strip("/")
+    array = archive.array(path)
     sizes = dict(zip(array.dims, array.shape, strict=True))
     if len(sizes) < array.ndim:
         raise RequestError(f"{path[:200]!r} has a dimension twice: {', '.join(array.dims)}", why="Ask api/table for it")
-    return sizes
+    if 0 in array.shape:
+        raise RequestError(f"{path[:200]!r} has no values: a dimension has length 0")
+    return path, array, sizes
+
+
+def find_numbers(archive: OpenedArchive, query: ApiQuery) -> tuple[str, VirtualArray, dict[str, int]]:
+    """Return the same; an error if the variable cannot be drawn, too."""
+    found = find_values(archive, query)
+    if kind_of(found[1]) in ("text", "other"):
+        raise RequestError(
+            f"{found[0][:200]!r} holds no numbers that could be drawn", why="Ask api/table for its values"
+        )
+    return found

@@ -24,9 +24,8 @@ from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable
 from insitu.server.authentication import Credentials
 from insitu.server.explorer.recognise_archives import is_folder
-from insitu.server.jobs import BatchRequest
-from insitu.server.requested_arrays import add_login, storage_options
-from insitu.server.roots import local_path
+from insitu.server.requested_arrays import archive_options, storage_options
+from insitu.server.roots import local_path, report_archive_on_refusal
 from insitu.server.scanned_archives import content_version
 from insitu.server.worker import Worker
 
@@ -98,11 +97,9 @@ class ArchiveOpener:
 
     def options(self, url: str, client: Credentials) -> dict[str, Any]:
         """Return how a client opens a URL; an error if it lies outside the roots."""
-        options = storage_options(self.worker, BatchRequest((), {}), client)
-        if url != COLLECTION:
-            self.worker.roots.check(url, options)
-            add_login(options, url, client)
-        return options
+        if url == COLLECTION:
+            return storage_options(self.worker, {}, client)
+        return archive_options(self.worker, url, client)
 
     def open(self, url: str, client: Credentials) -> OpenedArchive:
         """Return an archive; scan it if it is not cached or has changed."""
@@ -123,7 +120,8 @@ class ArchiveOpener:
 
         key = ("explorer", client.digest, url)
         location = locations if isinstance(locations, str) else ""
-        found: OpenedArchive = self.worker.scans.get(key, location, make, find_state)
+        with report_archive_on_refusal(url):
+            found: OpenedArchive = self.worker.scans.get(key, location, make, find_state)
         return found
 
     def _locations(self, url: str) -> Any:

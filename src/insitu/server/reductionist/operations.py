@@ -103,8 +103,8 @@ def _compute_sum(part: ValueBlock) -> Array:
         if dtype.kind in "fc":
             wide = part.total
             narrow = wide.astype(dtype)
-            lost = np.isfinite(wide) & ~np.isfinite(narrow)
-            return wide if lost.any() else narrow
+            overflows = np.isfinite(wide) & ~np.isfinite(narrow)
+            return wide if overflows.any() else narrow
         values = part.fill_skipped(0)
         wide = part.reduce(np.add, values, accumulator_dtype(dtype, integers=True))
         if dtype.itemsize == 8 and not _is_within_64_bits(values, part.size):

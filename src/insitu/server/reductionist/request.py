@@ -16,7 +16,7 @@ import numpy as np
 
 from insitu.active.message_decoder import decode_json
 from insitu.active.wire_array import MAX_CODECS, MAX_CONFIGURATION_CHARS
-from insitu.codecs.registry import ALIASES, CODECS
+from insitu.codecs.registry import is_own
 from insitu.errors import ModelError
 from insitu.model import Codec
 from insitu.server.error_responses import RequestError
@@ -215,9 +215,7 @@ def _codec(value: Any) -> tuple[str, dict[str, Any]]:
     if len(repr(rest)) > MAX_CONFIGURATION_CHARS:
         raise ValueError("the configuration of a codec is too long")
     name = value["id"].removeprefix("numcodecs.")
-    # Only codecs of insitu:
-    # a class that another package registered may do anything with its configuration.
-    if name not in SHUFFLES and ALIASES.get(name, name) not in CODECS:
+    if name not in SHUFFLES and not is_own(name):
         raise ValueError(f"unknown variant `{name[:60]}`")
     return name, rest
 

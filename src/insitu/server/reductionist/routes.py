@@ -37,10 +37,10 @@ def reductionist_routes(worker: Worker) -> list[BaseRoute]:
     The latter keep reduced dimensions and nest counts, so that PyActiveStorage can reduce any axes.
     """
     plain = _make_endpoint(worker, lambda: worker.settings.keep_dims)
-    kept = _make_endpoint(worker, lambda: True)
+    keeping_dims = _make_endpoint(worker, lambda: True)
     return [
         Route("/v2/{operation}", plain, methods=["POST"]),
-        Route("/keepdims/v2/{operation}", kept, methods=["POST"]),
+        Route("/keepdims/v2/{operation}", keeping_dims, methods=["POST"]),
     ]
 
 

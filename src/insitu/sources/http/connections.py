@@ -21,11 +21,12 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from insitu.errors import SourceError, UnsupportedError
+from insitu.forking import renew_after_fork
 from insitu.lru import LruCache
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.deadline import watch_connection
 from insitu.sources.redaction import redact_url, split_userinfo
-from insitu.sources.threads import MAX_REQUESTS, renew_after_fork
+from insitu.sources.threads import MAX_REQUESTS
 
 __all__ = ["find_connection_pool"]
 

@@ -5,6 +5,9 @@ The timeouts of urllib3 are those of the socket, which count from byte to byte: 
 one byte every few seconds never exceeds them. Here the connection of a late request is shut down,
 and the thread that reads from it wakes up at once. Requests whose work was cancelled end the same
 way, which no timeout could do.
+
+A read of 10,000 bytes from a server that sends one every 20 ms would take 200 s, whatever the timeout
+of the socket; `test_a_server_that_trickles_meets_the_deadline` has it end after 0.2 s.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from insitu.cancellation import current_deadline
-from insitu.sources.threads import renew_after_fork
+from insitu.forking import renew_after_fork
 
 __all__ = ["RequestDeadline", "cut_cancelled_requests", "watch_connection"]
 

@@ -4,6 +4,9 @@ credentials.
 Some archives (NASA's Earthdata) send the reader through a login server and back, and recognise it
 by a cookie: so netrc is consulted for each host on the way, and cookies are kept, in memory only.
 urllib3 knows no cookies; their rules are those of the standard library's `CookieJar`.
+Without them no read would end: each is sent to the login, and from there back to where it is sent to
+the login. With them the first read takes three requests, as `test_netrc_and_cookies_lead_through_a_login_server`
+counts them, and every further one takes one.
 Under an access policy neither is used: there the process works for many clients, and each of them
 has only the credentials that it sends itself.
 """
@@ -13,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import netrc
 import os
-import threading
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import lru_cache
@@ -24,8 +26,8 @@ from urllib.request import Request
 
 import urllib3
 
+from insitu.forking import fork_safe_lock
 from insitu.lru import LruCache
-from insitu.sources.threads import renew_after_fork
 
 __all__ = ["Cookies", "basic_auth_header", "cookies_for", "credential_scope", "netrc_login"]
 
@@ -78,12 +80,7 @@ class Cookies:
     def __init__(self) -> None:
         self._jar = CookieJar()
         self._has_cookies = False
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def header(self, url: str) -> str | None:
         """Return the `Cookie` header for `url`."""

@@ -17,6 +17,7 @@ from urllib3 import exceptions as failures
 from urllib3.connectionpool import HTTPConnectionPool
 
 from insitu.errors import SourceError, TimedOutError
+from insitu.forking import renew_after_fork
 from insitu.sources.access_policy import check_web_url, has_access_policy, hint_for_user
 from insitu.sources.http.certificates import Trust
 from insitu.sources.http.connections import find_connection_pool
@@ -24,7 +25,6 @@ from insitu.sources.http.deadline import RequestDeadline
 from insitu.sources.http.login import Cookies, basic_auth_header, cookies_for, credential_scope, netrc_login
 from insitu.sources.redaction import percent_encode, redact_text, redact_url, split_userinfo
 from insitu.sources.retry_policy import RetryPolicy, TransientError
-from insitu.sources.threads import renew_after_fork
 
 __all__ = ["HttpSession", "Response", "to_source_error"]
 

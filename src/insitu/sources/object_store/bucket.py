@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from obstore import store as stores
 from obstore.exceptions import BaseError
 
 from insitu.errors import SourceError
+from insitu.forking import fork_safe_lock
 from insitu.sources.access_policy import can_use_environment, check_bucket
 from insitu.sources.address import Address, bucket_address, web_address
 from insitu.sources.http.certificates import Trust, trust_for
@@ -32,7 +32,6 @@ from insitu.sources.object_store.store_errors import as_source_error, is_throttl
 from insitu.sources.redaction import redact_text, redact_url
 from insitu.sources.retry_policy import RetryPolicy, TransientError, retry, retry_policy_for
 from insitu.sources.storage_options import azure_settings, gcs_settings, obstore_retry_config, options_for, s3_settings
-from insitu.sources.threads import renew_after_fork
 from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
@@ -106,12 +105,7 @@ class Bucket:
         self._retrying: ObjectStore | None = None if remake is not None else store
         self._remake, self._region = remake, self.settings.region
         self._warned = not self.settings.anonymous
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make a new lock in a forked child."""
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     @property
     def region(self) -> str:

@@ -4,6 +4,9 @@ obstore follows whatever redirect a store answers with. Under an access policy a
 therefore read by its web address, signed where there are keys: the policy allows the bucket by its
 name, and every redirect from there on is checked. obstore signs the addresses of objects; those of
 listings it does not, so Signature Version 4 and Azure's shared key are written out here.
+
+`test_no_redirect_is_followed` sends eight kinds of requests elsewhere, by five statuses and to three places
+each: the listings among them have no other way to be checked.
 """
 
 from __future__ import annotations

@@ -104,11 +104,13 @@ def visible_attributes(attributes: dict[str, Any], named: Callable[[int], str]) 
     named
         The path of the object at an address.
     """
-    return {
-        name: value.to_attribute(named) if isinstance(value, ReferenceValue) else value
-        for name, value in attributes.items()
-        if name not in HIDDEN_ATTRIBUTES
-    }
+    # Of many small variables this is some of the work of a scan, so it copies at once.
+    shown = attributes.copy()
+    for name in HIDDEN_ATTRIBUTES.intersection(attributes):
+        del shown[name]
+    if ReferenceValue in map(type, shown.values()):
+        shown |= {name: value.to_attribute(named) for name, value in shown.items() if isinstance(value, ReferenceValue)}
+    return shown
 
 
 def variable_name(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,8 @@ __all__ = ["array_details", "dataset_encoding", "virtual_array"]
 
 INLINE_LIMIT = 16 << 20
 CELLS_LIMIT = 1 << 22
+FORMS_LIMIT = 64
+"""Shapes of one description that are kept: those of an unlimited dimension in the files of an archive."""
 
 
 def virtual_array(
@@ -67,8 +69,45 @@ def virtual_array(
     attributes
         What to show.
     """
+    known = dataset.described.forms if dataset.described is not None else {}
+    form = known.get(shape)
+    if form is None:
+        form = _array_form(file, dataset, shape)
+        if not dataset.datatype.is_variable_length and not dataset.datatype.has_nested_variable_length:
+            if len(known) >= FORMS_LIMIT:
+                known.clear()
+            known[shape] = form  # of varying length, the encoding says where in this file heaps begin
+    encoding = form.encodings[0]
+    table = _build_table(file, source, dataset, form.grid, form.shape, form.shift)
+    if dataset.fill.state == "per element" and _has_gaps(table):
+        table = _fill_gaps(dataset, table, form.chunk_size, form.shift)
+    details = form.details
+    if dataset.problems:
+        details = replace(details, unread_attributes=dict(dataset.problems))
+    tile = Tile(form.axes, form.encodings, table)
+    # Not `VirtualArray.of`, which finds out again what is known here.
+    return VirtualArray(form.shape, encoding.dtype, dims, (tile,), form.origins, attributes, form.fill, details)
+
+
+class _ArrayForm(NamedTuple):
+    """What is the same of all arrays of one description and shape."""
+
+    shape: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    grid: tuple[int, ...]
+    encodings: tuple[Encoding]
+    shift: int
+    """Codecs beside the filters."""
+    chunk_size: int
+    """Elements of a chunk, which may be arrays."""
+    origins: npt.NDArray[np.int64]
+    fill: Any
+    details: ArrayDetails
+
+
+def _array_form(file: FileContext, dataset: Dataset, shape: tuple[int, ...]) -> _ArrayForm:
     datatype, layout = dataset.datatype, dataset.layout
-    details = array_details(dataset, shape)
+    details = _details_without_problems(dataset, shape)
     if dataset.space.null:
         shape, layout = (0,), ContiguousLayout(None, 0)
     shape = (*shape, *datatype.shape)
@@ -79,14 +118,11 @@ def virtual_array(
             raise FormatError(f"the layout has elements of {layout.element} bytes, the datatype {datatype.size}")
         chunk = (*layout.chunk, *datatype.shape)
     axes, grid = _regular_axes(shape, chunk)
-    table = _build_table(file, source, dataset, grid, shape, len(encoding.codecs) - len(dataset.filters))
-    tile = Tile(axes, (encoding,), table)
-    if dataset.fill.state == "per element" and _has_gaps(table):
-        count = math.prod(chunk) // math.prod(datatype.shape)
-        tile = Tile(axes, (encoding,), _fill_gaps(dataset, table, count, len(encoding.codecs) - len(dataset.filters)))
-    # Not `VirtualArray.of`, which finds out again what is known here.
-    origins, fill = _no_offset(len(shape)), encoding.fill_value()
-    return VirtualArray(shape, encoding.dtype, dims, (tile,), origins, attributes, fill, details)
+    shift = len(encoding.codecs) - len(dataset.filters)
+    count = math.prod(chunk) // math.prod(datatype.shape)
+    return _ArrayForm(
+        shape, axes, grid, (encoding,), shift, count, _no_offset(len(shape)), encoding.fill_value(), details
+    )
 
 
 @lru_cache(maxsize=64)
@@ -141,14 +177,18 @@ def _regular_axes(shape: tuple[int, ...], chunk: tuple[int, ...]) -> tuple[tuple
 
 def array_details(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
     """Return what the file stores about a dataset beside its attributes."""
+    details = _details_without_problems(dataset, shape)
+    if dataset.problems:
+        details = replace(details, unread_attributes=dict(dataset.problems))
+    return details
+
+
+def _details_without_problems(dataset: Dataset, shape: tuple[int, ...]) -> ArrayDetails:
     layout, own = dataset.layout, dataset.space
     null = bool(own.null)
     chunk = layout.chunk if isinstance(layout, ChunkedLayout) else None
     stored = own.shape if not null and shape != own.shape else None
-    details = _plain_details(dataset.datatype, chunk, dataset.fill.state, null, stored)
-    if dataset.problems:
-        details = replace(details, unread_attributes=dict(dataset.problems))
-    return details
+    return _plain_details(dataset.datatype, chunk, dataset.fill.state, null, stored)
 
 
 # As for encodings: a few for all variables of an archive.
@@ -266,9 +306,10 @@ def _chunk_table(source: Source, dataset: Dataset, grid: tuple[int, ...], shift:
     if rows is None:
         raise FormatError("the chunk index of this dataset was not read")
     if rows.whole is not None and math.prod(rows.grid) == math.prod(grid):
-        offset, length, mask = rows.whole
-        mask = mask if isinstance(mask, int) else (mask << shift).reshape(grid)
-        return Columns.of_stored(grid, source, offset.reshape(grid), length.reshape(grid), mask)
+        offset, length, mask = (column if isinstance(column, int) else column.reshape(grid) for column in rows.whole)
+        if shift:
+            mask = np.left_shift(mask, shift, dtype=np.int64)
+        return Columns.of_stored(grid, source, offset, length, mask, narrow=True)
     index, offset, length, mask = rows.columns()
     if not len(offset):
         return Columns.of_unwritten(grid)

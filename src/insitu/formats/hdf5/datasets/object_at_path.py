@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from insitu.errors import FormatError, InsituError
-from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_object
+from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_objects
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.superblock import Superblock, check_whole_file, find_signature, read_superblock
 from insitu.formats.hdf5.structures.superblock_extension import read_extension
@@ -113,7 +113,7 @@ def read_object_at(opened: ParsedFile, path: str) -> Walk[Dataset | Group | Exte
     hops = 0
     while True:
         if current not in objects:
-            yield from read_object(opened.file, current, objects, not names, lambda group: [])
+            yield from read_objects(opened.file, [current], objects, indexed=not names, deep=False)
         found = objects[current]
         if isinstance(found, InsituError):
             raise found

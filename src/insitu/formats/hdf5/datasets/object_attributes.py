@@ -7,6 +7,7 @@ objects that have the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from insitu.formats.hdf5.structures.type_description import needs_element_decode
 from insitu.formats.parsing.scheduler import Walk
 from insitu.lru import LruCache
 
-__all__ = ["AttributeValues", "attributes_in_memory", "read_attribute_values"]
+__all__ = ["AttributeValues", "attributes_in_memory", "attributes_of_text", "read_attribute_values"]
 
 SCALES = "DIMENSION_LIST"
 NOT_SUPPORTED = "references of this kind are not supported"
@@ -59,15 +60,15 @@ class _AttributeSet:
     mutable: tuple[str, ...]
     """Attributes whose value each object needs a copy of."""
     heaped: tuple[tuple[str, Datatype, bytes], ...]
-    """Attributes whose values lie in a heap: name, type, references into the heap."""
-    scales: tuple[Datatype, bytes] | None
-    """The same of the dimension scales, which are not shown."""
+    """Attributes whose values lie in a heap, dimension scales among them: name, type, references into the heap."""
     problems: dict[str, str]
     size: int
     """Bytes of the messages."""
 
 
-_sets: LruCache[tuple[int, tuple[bytes, ...]], _AttributeSet] = LruCache(8 << 20, lambda one: 512 + 4 * one.size)
+_sets: LruCache[tuple[int, bytes | tuple[bytes, ...]], _AttributeSet] = LruCache(
+    8 << 20, lambda one: 512 + 4 * one.size
+)
 """Bounded in bytes, roughly: the messages are kept as keys, and their parts as values."""
 
 
@@ -78,27 +79,58 @@ def attributes_in_memory(file: FileContext, messages: list[Message]) -> Attribut
     """
     try:
         bodies = attribute_bodies(file, messages)
-        if bodies is None:
-            return None
-        key = (file.length_size, bodies)
-        known = _sets.get(key)
-        if known is None:
-            known = _parse_together(bodies, file.length_size)
-            if known is None:
-                return None
-            _sets.put(key, known)
-        return _fill_in(file, known)
+        known = None if bodies is None else _recall_set(bodies, file.length_size)
+        return None if known is None else _fill_in(file, known, None)
     except InsituError:
         return None
 
 
-def _parse_together(bodies: tuple[bytes, ...], length_size: int) -> _AttributeSet | None:
+def attributes_of_text(file: FileContext, text: bytes, values: tuple[bytes, ...]) -> AttributeValues | None:
+    """Return the attributes of an object that the compiled parser has read; None if they are not plain.
+
+    Parameters
+    ----------
+    file, text
+        Their messages: see `CompiledObject`.
+    values
+        What their references into heaps stand for.
+    """
+    try:
+        known = _recall_set(text, file.length_size)
+        return None if known is None else _fill_in(file, known, values)
+    except InsituError:
+        return None
+
+
+def _recall_set(messages: bytes | tuple[bytes, ...], length_size: int) -> _AttributeSet | None:
+    """Parse attribute messages, unless an object before had the same."""
+    key = (length_size, messages)
+    known = _sets.get(key)
+    if known is None:
+        known = _parse_together(_split(messages) if isinstance(messages, bytes) else messages, length_size)
+        if known is not None:
+            _sets.put(key, known)
+    return known
+
+
+def _split(text: bytes) -> list[bytes]:
+    """Return messages that lie one behind the other, each behind its length."""
+    bodies, at = [], 0
+    while at < len(text):
+        begin = at + 4
+        at = begin + int.from_bytes(text[at:begin], "little")
+        bodies.append(text[begin:at])
+    return bodies
+
+
+def _parse_together(bodies: Iterable[bytes], length_size: int) -> _AttributeSet | None:
     """Parse attribute messages; None if one needs more than its own bytes and those of a heap."""
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
     heaped: list[tuple[str, Datatype, bytes]] = []
-    scales: tuple[Datatype, bytes] | None = None
+    size = 0
     for body in bodies:
+        size += len(body)
         attribute = parse_plain_attribute(body, length_size)
         if attribute is None or _has_references(attribute):
             return None
@@ -110,32 +142,44 @@ def _parse_together(bodies: tuple[bytes, ...], length_size: int) -> _AttributeSe
             return None
         if datatype is None or not datatype.is_variable_length:
             _drop(values, problems, name, attribute.problem)
-        elif name == SCALES and datatype.base is not None and datatype.base.kind == "reference":
-            scales = datatype, attribute.data
-            del values[name]
         else:
             heaped.append((name, datatype, attribute.data))
+            if _holds_scales(name, datatype):
+                del values[name]  # which are not shown
     mutable = tuple(name for name, value in values.items() if type(value) in _MUTABLE)
-    return _AttributeSet(values, mutable, tuple(heaped), scales, problems, sum(map(len, bodies)))
+    return _AttributeSet(values, mutable, tuple(heaped), problems, size)
 
 
-def _fill_in(file: FileContext, known: _AttributeSet) -> AttributeValues | None:
-    """Return the attributes of one object, with its own copies and what its file has in heaps."""
-    values, problems = dict(known.values), dict(known.problems)
+def _fill_in(file: FileContext, known: _AttributeSet, found: tuple[bytes, ...] | None) -> AttributeValues | None:
+    """Return the attributes of one object, with its own copies and what its file has in heaps.
+
+    Parameters
+    ----------
+    file, known
+        The file, and the attributes.
+    found
+        What all references into heaps stand for, if that is known.
+    """
+    values, problems = known.values.copy(), known.problems.copy()
     for name in known.mutable:
         values[name] = values[name].copy()
     scales: list[list[int]] = []
-    if known.scales is not None:
-        datatype, data = known.scales
-        heap = _heap_values_in_memory(file, heap_records(file, data))
-        if heap is None:
-            return None
-        scales = [_reference_addresses(file, value, datatype) for value in heap]
+    at, step = 0, 8 + file.offset_size
     for name, datatype, data in known.heaped:
-        heap = _heap_values_in_memory(file, heap_records(file, data))
-        if heap is None:
-            return None
-        _set_heap_value(file, name, datatype, heap, values, problems)
+        if found is None:
+            heap = _heap_values_in_memory(file, heap_records(file, data))
+            if heap is None:
+                return None
+        else:
+            count = len(data) // step
+            heap = list(found[at : at + count])
+            at += count
+        if name == SCALES and _holds_scales(name, datatype):
+            scales = [_reference_addresses(file, value, datatype) for value in heap]
+        else:
+            _set_heap_value(file, name, datatype, heap, values, problems)
+    if found is not None and at != len(found):
+        return None  # of an attribute whose type is not read
     return AttributeValues(values, scales, problems)
 
 
@@ -160,6 +204,10 @@ def _has_references(attribute: Attribute) -> bool:
         and attribute.name not in SCALE_ATTRIBUTES
         and not attribute.space.null
     )
+
+
+def _holds_scales(name: str, datatype: Datatype) -> bool:
+    return name == SCALES and datatype.base is not None and datatype.base.kind == "reference"
 
 
 def _drop(values: dict[str, Any], problems: dict[str, str], name: str, reason: str) -> None:
@@ -227,5 +275,7 @@ def _reference_addresses(file: FileContext, value: bytes, datatype: Datatype) ->
     References may be wider than the addresses of this file.
     """
     width = file.offset_size
+    if len(value) == width:  # nearly always
+        return [int.from_bytes(value, "little")]
     step = datatype.base.size if datatype.base is not None and datatype.base.size else width
     return [int.from_bytes(value[at : at + width], "little") for at in range(0, len(value) - width + 1, step)]

@@ -1,23 +1,38 @@
 """Reader of the objects of a file: groups, datasets and committed datatypes.
 
-One walk reads one object header, then in parallel the attributes of the object, its links or its
-chunk index. An object is read once, however many links lead to it, so a cycle of links is harmless.
+The compiled parser reads what lies in the head of the file and is plain. For each of the others a walk
+reads the object header, then in parallel the attributes of the object, its links or its chunk index.
+An object is read once, however many links lead to it, so a cycle of links is harmless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from insitu.errors import InsituError
-from insitu.formats.hdf5.datasets.chunk_index import read_chunks
-from insitu.formats.hdf5.datasets.object_attributes import attributes_in_memory, read_attribute_values
+from insitu.formats.hdf5.datasets.chunk_index import chunk_grid, read_chunks
+from insitu.formats.hdf5.datasets.object_attributes import (
+    attributes_in_memory,
+    attributes_of_text,
+    read_attribute_values,
+)
 from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
 from insitu.formats.hdf5.structures.attribute_messages import HeapRecord, read_heap_values
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
+from insitu.formats.hdf5.structures.compiled_metadata import (
+    DATASET,
+    GROUP,
+    NAMED_TYPE,
+    NOT_PLAIN,
+    CompiledObject,
+    read_compiled,
+    to_columns,
+)
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.structures.file import FileContext
@@ -52,7 +67,7 @@ from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
 from insitu.formats.hdf5.structures.shared_messages import resolve_shared
 from insitu.formats.parsing.scheduler import Parallel, Walk, to_format_error
 
-__all__ = ["Dataset", "Group", "ObjectTable", "read_chunk_index", "read_object"]
+__all__ = ["Dataset", "Description", "Group", "ObjectTable", "read_chunk_index", "read_objects"]
 
 UNKNOWN_TYPE = Datatype("unread", 0, np.dtype("V"))
 
@@ -64,6 +79,22 @@ class ExternalSegment(NamedTuple):
     offset: int
     size: int | None
     """None: up to the end of the data."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Description:
+    """What the messages of a dataset say that are the same in all files of an archive."""
+
+    space: Dataspace
+    datatype: Datatype
+    layout: Layout
+    """Without the address."""
+    filters: tuple[Filter, ...]
+    fill: Fill
+    grid: tuple[int, ...] | None
+    """Chunks along each axis, if there are chunks of as many axes."""
+    forms: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """What `arrays` has made of it, by shape."""
 
 
 @dataclass(slots=True)
@@ -91,6 +122,8 @@ class Dataset:
     """The parts of other files that the data lies in."""
     problem: InsituError | None = None
     """Why its data cannot be taken. Its extent is known even so: netCDF counts its dimensions."""
+    described: Description | None = None
+    """Shared by all datasets of the same messages, if they are plain."""
 
 
 @dataclass(slots=True)
@@ -103,6 +136,11 @@ class Group:
     attributes: dict[str, Any] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def children(self) -> list[int]:
+        """Addresses of what it links to in its own file."""
+        return [link.address for link in self.links if link.address is not None]
+
 
 _DESCRIPTION = frozenset({DATASPACE, DATATYPE, LAYOUT, FILL, FILL_OLD, FILTERS, EXTERNAL_FILES})
 
@@ -110,23 +148,129 @@ ObjectTable = dict[int, "Group | Dataset | InsituError | None"]
 """By address. None: an object that holds no data (a datatype). An error: what is wrong with it."""
 
 
-def read_object(
-    file: FileContext, address: int, objects: ObjectTable, indexed: bool, follow: Callable[[Group], list[int]]
+def read_objects(
+    file: FileContext, addresses: Iterable[int], objects: ObjectTable, *, indexed: bool, deep: bool
 ) -> Walk[None]:
-    """Read an object, and those that it links to, into `objects`.
+    """Read objects, and those that they link to, into `objects`.
 
     Parameters
     ----------
-    file, address
-        Where its header lies.
+    file, addresses
+        Where their headers lie.
     objects
         What to add to; an address that is in it already is not read again.
     indexed
         Whether to read the chunk indexes of datasets.
-    follow
-        Which addresses to go on to from a group.
+    deep
+        Whether to go on to what groups link to.
     """
-    objects[address] = None
+    left = [address for address in dict.fromkeys(addresses) if address not in objects]
+    if not left:
+        return
+    unindexed: list[Dataset] = []
+    compiled = read_compiled(file, left, objects, Link, indexed=indexed, deep=deep)
+    if compiled is None:
+        objects.update(dict.fromkeys(left))  # claimed: nobody else waits for them
+    else:
+        left = _take_compiled(file, compiled, objects, unindexed if indexed else None)
+    walks = [_read_object(file, address, objects, indexed, deep) for address in left]
+    if walks or unindexed:
+        results = yield Parallel([*walks, *(read_chunk_index(file, dataset) for dataset in unindexed)], keep=True)
+        for dataset, problem in zip(unindexed, results[len(walks) :], strict=True):
+            dataset.problem = problem
+
+
+def _take_compiled(
+    file: FileContext, found: list[CompiledObject], objects: ObjectTable, unindexed: list[Dataset] | None
+) -> list[int]:
+    """Add what the compiled parser found to `objects`; return the addresses of objects that it did not understand.
+
+    Datasets whose chunk index must be read are added to `unindexed`, unless that is None.
+    """
+    left: dict[int, None] = {}
+    for kind, address, about, place, cells, messages, values in found:
+        objects[address] = None
+        if kind == NAMED_TYPE:
+            file.named_types[address] = about
+        if kind not in (GROUP, DATASET):
+            if kind == NOT_PLAIN:
+                left[address] = None
+            continue
+        attributes = attributes_of_text(file, messages or b"", values)
+        if attributes is not None and kind == GROUP:
+            objects[address] = Group(address, about, attributes.values, attributes.problems)
+            continue
+        known = None if attributes is None else _recall_description(file, about)
+        if attributes is None or known is None:
+            left[address] = None
+            continue
+        layout, rows = known.layout, None
+        if isinstance(layout, ChunkedLayout):
+            layout = layout.at(place)
+            if known.grid is not None and (place is None or 0 in known.grid):
+                rows = ChunkRows(file, known.grid)
+            elif known.grid is not None and cells is not None:
+                rows = ChunkRows(file, known.grid, whole=to_columns(cells, math.prod(known.grid)))
+        elif isinstance(layout, ContiguousLayout):
+            layout = ContiguousLayout(place, layout.size)
+        objects[address] = dataset = Dataset(
+            address,
+            known.space,
+            False,
+            known.datatype,
+            layout,
+            known.filters,
+            known.fill,
+            attributes.values,
+            attributes.scales,
+            attributes.problems,
+            rows if unindexed is not None else None,
+            described=known,
+        )
+        if unindexed is not None and rows is None and isinstance(layout, ChunkedLayout):
+            unindexed.append(dataset)
+    return list(left)
+
+
+def _recall_description(file: FileContext, text: bytes) -> Description | None:
+    """Return what the messages of a dataset say; None if they need more than their own bytes, or are damaged."""
+    try:
+        return parse_once(_parse_description, text, file.offset_size, file.length_size)
+    except InsituError:
+        return None
+
+
+def _parse_description(text: bytes, offset_size: int, length_size: int) -> Description | None:
+    parts: dict[int, bytes] = {}
+    at = 0
+    while at < len(text):
+        begin = at + 5
+        end = begin + int.from_bytes(text[at + 1 : begin], "little")
+        parts[text[at]] = text[begin:end]
+        at = end
+    space = parse_once(parse_dataspace, parts[DATASPACE], length_size)
+    datatype = parse_once(parse_datatype, parts[DATATYPE])
+    layout = parse_layout(parts[LAYOUT], offset_size, length_size)
+    filters = parse_once(parse_filters, parts[FILTERS]) if FILTERS in parts else ()
+    fill = _parse_fill(parts)
+    varies = datatype.is_variable_length or datatype.has_nested_variable_length
+    if (fill.value is not None and (varies or datatype.shape)) or (varies and isinstance(layout, CompactLayout)):
+        return None
+    grid = None
+    if isinstance(layout, ChunkedLayout) and len(layout.chunk) == len(space.shape):
+        grid = chunk_grid(space.shape, layout.chunk)
+    return Description(space, datatype, layout, filters, fill, grid)
+
+
+def _parse_fill(parts: Mapping[int, bytes]) -> Fill:
+    """Return the fill value of a dataset from the messages of its header."""
+    if FILL in parts:
+        return parse_once(parse_fill, parts[FILL])
+    return parse_once(parse_old_fill, parts[FILL_OLD]) if FILL_OLD in parts else Fill(None, "default")
+
+
+def _read_object(file: FileContext, address: int, objects: ObjectTable, indexed: bool, deep: bool) -> Walk[None]:
+    """Read one object, and with `deep` what it links to."""
     try:
         messages = yield from read_object_header(file, address)
         kinds = {message.kind for message in messages}
@@ -135,10 +279,8 @@ def read_object(
         elif kinds & {SYMBOL_TABLE, LINK_INFO, LINK, GROUP_INFO}:
             group = yield from _read_group(file, address, messages)
             objects[address] = group
-            new = [a for a in dict.fromkeys(follow(group)) if a not in objects]
-            for child in new:
-                objects[child] = None  # claimed: nobody else waits for it
-            yield Parallel([read_object(file, child, objects, indexed, follow) for child in new])
+            if deep:
+                yield from read_objects(file, group.children, objects, indexed=indexed, deep=True)
         elif DATATYPE in kinds:
             file.named_types[address] = next(m.body for m in messages if m.kind == DATATYPE)
     except InsituError as problem:
@@ -213,10 +355,7 @@ def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Mess
         dataset.layout = ContiguousLayout(place + inside.at if inside.data else None, len(inside.data))
     if FILTERS in parts:
         dataset.filters = parse_once(parse_filters, parts[FILTERS].body)
-    if FILL in parts:
-        dataset.fill = parse_once(parse_fill, parts[FILL].body)
-    elif FILL_OLD in parts:
-        dataset.fill = parse_once(parse_old_fill, parts[FILL_OLD].body)
+    dataset.fill = _parse_fill({kind: message.body for kind, message in parts.items()})
     if EXTERNAL_FILES in parts:
         dataset.segments = yield from _read_external_segments(file, parts[EXTERNAL_FILES].body)
     if isinstance(dataset.layout, VirtualLayout):

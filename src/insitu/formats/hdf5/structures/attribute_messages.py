@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.global_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
-from insitu.formats.hdf5.structures import compiled_metadata
 from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, plain_value
 from insitu.formats.hdf5.structures.btree_v2 import cached_records, read_records
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
@@ -97,9 +96,6 @@ def attribute_bodies(file: FileContext, messages: list[Message]) -> tuple[bytes,
 
     None also if one is shared. Without those that are not shown.
     """
-    compiled = compiled_metadata.attribute_bodies(file, messages, _SKIPPED_NAME)
-    if compiled is not None:
-        return compiled
     bodies: list[tuple[int, bytes]] = []
     for message in messages:
         if message.kind == ATTRIBUTE:

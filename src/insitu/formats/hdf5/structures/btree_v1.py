@@ -19,6 +19,7 @@ from insitu.formats.hdf5.structures.chunk_rows import ChunkRows, is_ascending
 from insitu.formats.hdf5.structures.compiled_metadata import full_leaf
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.parsing.scheduler import ExactRanges, Ranges, Walk
+from insitu.model.chunks import narrow_column
 
 __all__ = ["read_chunk_tree", "read_group_tree"]
 
@@ -114,8 +115,13 @@ def _take_full_grid(
     ):
         return False  # the caller reports what is wrong
     mask = table["mask"][:-1]
-    rows.whole = offset, length, mask.astype(np.int64) if mask.any() else 0
+    rows.whole = _narrow_column(offset), _narrow_column(length), _narrow_column(mask)
     return True
+
+
+def _narrow_column(numbers: npt.NDArray[Any]) -> npt.NDArray[Any] | int:
+    column = narrow_column(numbers.astype(np.int64), 1)
+    return int(column[0]) if len(column) == 1 else column
 
 
 @lru_cache(maxsize=1024)

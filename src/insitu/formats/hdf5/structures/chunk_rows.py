@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.formats.hdf5.structures.compiled_metadata import Cells
 from insitu.formats.hdf5.structures.file import FileContext
 
 __all__ = ["ChunkRows", "is_ascending"]
@@ -33,8 +34,9 @@ class ChunkRows:
     """Absolute."""
     length: list[npt.NDArray[Any]] = field(default_factory=list)
     mask: list[npt.NDArray[Any]] = field(default_factory=list)
-    whole: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | int] | None = None
-    """Instead of all these, offset, length and mask of all cells of the grid, in C order."""
+    whole: Cells | None = None
+    """Instead of all these, offset, length and mask of all cells of the grid, in C order: as narrow as they can be, and
+    a number where it is the same for all."""
 
     def places(
         self, first: npt.NDArray[np.uint64], chunk: tuple[int, ...]
@@ -111,7 +113,9 @@ class ChunkRows:
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | int]:
         """Return grid places, offsets, lengths and filter masks of all rows."""
         if self.whole is not None:
-            return np.indices(self.grid).reshape(len(self.grid), -1).T, *self.whole
+            index = np.indices(self.grid).reshape(len(self.grid), -1).T
+            offset, length = (np.broadcast_to(column, len(index)) for column in self.whole[:2])
+            return index, offset, length, self.whole[2]
         if not self.index:
             none = np.zeros(0, np.int64)
             return np.zeros((0, len(self.grid)), np.int64), none, none, 0

@@ -1,22 +1,50 @@
-"""Compiled parser of metadata that is in memory, for the structures that files have most of.
+"""Compiled parser of metadata that is in memory: whole objects in the head of a file, and full leaves of chunk indexes.
 
-Each function returns None for what is not in the head of the file, not plain or not sound: then the
-parser in Python reads it, and says what is wrong. So it does for everything where the C extension
-was not built.
+Each function returns None for what is not plain or not sound: then the parser in Python reads it, and says what is
+wrong. So it does for everything where the C extension was not built.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.formats.hdf5.structures.file import FileContext
-from insitu.formats.hdf5.structures.messages import Message
 
-__all__ = ["attribute_bodies", "full_leaf", "header_messages", "heap_objects", "metadata"]
+__all__ = [
+    "DATASET",
+    "GROUP",
+    "NAMED_TYPE",
+    "NOT_PLAIN",
+    "CompiledObject",
+    "full_leaf",
+    "metadata",
+    "read_compiled",
+    "to_columns",
+]
+
+NOT_PLAIN, GROUP, DATASET, NAMED_TYPE, _OTHER = range(5)
+"""Kinds of objects; the last one holds neither data nor links."""
+DEEP_CALLS_LIMIT = 16
+"""Times that objects of one file are followed in C. Each time costs as much as the head has bytes, and what C leaves to
+Python may lead to more: a damaged file must not have the same head parsed a thousand times.
+"""
+
+Cells = tuple[npt.NDArray[Any] | int, npt.NDArray[Any] | int, npt.NDArray[Any] | int]
+"""Offset, length and filter mask of the chunks of a grid in C order: a column, or one number for all."""
+CompiledCells = tuple[bytes | int, bytes | int, bytes | int]
+"""The same, columns as bytes of the narrowest integers."""
+CompiledObject = tuple[int, int, Any, int | None, CompiledCells | None, bytes | None, tuple[bytes, ...]]
+"""Kind and address of an object. For a group its links, sorted; for a dataset what describes it: kind, length (four
+bytes) and body of its messages, with 0 for the address of its data; for a named type its message. That address. The
+chunks. The attribute messages, each behind its length (four bytes), in creation order, with zeroes for references into
+heaps; and what these stand for."""
 
 metadata: ModuleType | None
 """The C extension; None if it was not built."""
@@ -26,69 +54,62 @@ except ImportError:  # built only where there is a C compiler
     metadata = None
 
 
-def header_messages(file: FileContext, address: int) -> list[Message] | None:
-    """Return the messages of the object header at an address, continuation blocks included."""
-    if metadata is None:
-        return None
-    widths = file.offset_size << 8 | file.length_size
-    found: list[Message] | None = metadata.header_messages(file.head(), file.base, widths, address, Message)
-    return found
-
-
-def heap_objects(file: FileContext, heap: int, tree: int, kind: int) -> list[tuple[int, bytes]] | None:
-    """Return the objects of a fractal heap that a B-tree names: creation order and bytes.
+def read_compiled(
+    file: FileContext, addresses: list[int], known: Iterable[int], link: type, *, indexed: bool, deep: bool
+) -> list[CompiledObject] | None:
+    """Return the objects at some addresses, a group before what is in it.
 
     Parameters
     ----------
-    file
-        The file.
-    heap, tree
-        Addresses of the heap's and the tree's headers.
-    kind
-        Record type of the tree (III.A.2): 5 for links, whose order is not in it, 8 for attributes.
+    file, addresses
+        Where their headers lie.
+    known
+        Addresses that are not to be followed.
+    link
+        The named tuple that links are.
+    indexed
+        Whether to read the chunk indexes of datasets.
+    deep
+        Whether to follow links.
     """
-    if metadata is None:
+    head = file.head()
+    if metadata is None or (deep and file.deep_calls >= DEEP_CALLS_LIMIT):
         return None
-    widths = file.offset_size << 8 | file.length_size
-    found: list[tuple[int, bytes]] | None = metadata.heap_objects(file.head(), file.base, widths, heap, tree, kind)
+    if not any(address + file.base < len(head) for address in addresses):
+        return None
+    file.deep_calls += deep
+    numbers = (
+        file.size,
+        file.base,
+        file.offset_size,
+        file.length_size,
+        2 * file.group_leaf_k,
+        2 * file.group_node_k,
+        2 * file.chunk_node_k,
+    )
+    followed = list(known) if deep else []
+    found: list[CompiledObject] = metadata.read_objects(head, numbers, addresses, followed, indexed, deep, link)
     return found
 
 
-def attribute_bodies(file: FileContext, messages: list[Message], skipped: bytes) -> tuple[bytes, ...] | None:
-    """Return the attribute messages of an object, in creation order, without those of one name.
-
-    Parameters
-    ----------
-    file
-        The file.
-    messages
-        Of the object's header.
-    skipped
-        The name of attributes to leave out.
-    """
-    if metadata is None:
-        return None
-    widths = file.offset_size << 8 | file.length_size
-    found: tuple[bytes, ...] | None = metadata.attribute_bodies(file.head(), file.base, widths, messages, skipped)
-    return found
-
-
-def full_leaf(
-    file: FileContext, node: bytes, grid: tuple[int, ...], chunk: tuple[int, ...]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64] | int] | None:
-    """Return offsets, lengths and filter masks of all cells of a grid from a leaf of a chunk
-    B-tree.
+def full_leaf(file: FileContext, node: bytes, grid: tuple[int, ...], chunk: tuple[int, ...]) -> Cells | None:
+    """Return where all cells of a grid lie, from a leaf of a chunk B-tree.
 
     None unless the node holds exactly those cells, in C order.
     """
     if metadata is None:
         return None
     found = metadata.full_leaf(node, file.base, file.offset_size, file.size, 2 * file.chunk_node_k, grid, chunk)
-    if found is None:
-        return None
-    offset, length, mask = found
-    return (
-        np.frombuffer(offset, np.int64),
-        np.frombuffer(length, np.int64),
-        0 if mask is None else np.frombuffer(mask, np.int64),
+    return None if found is None else to_columns(found, math.prod(grid))
+
+
+def to_columns(cells: CompiledCells, count: int) -> Cells:
+    """Return columns of so many chunks."""
+    offset, length, mask = (
+        column if isinstance(column, int) else np.frombuffer(column, _INTEGERS[len(column) // count])
+        for column in cells
     )
+    return offset, length, mask
+
+
+_INTEGERS = {width: np.dtype(f"i{width}") for width in (1, 2, 4, 8)}

@@ -58,6 +58,8 @@ class FileContext:
     """Objects of the global heap collections that were in memory when they were met, by address."""
     named_types: dict[int, bytes] = field(default_factory=dict, repr=False)
     """The datatype messages of committed datatypes that were met, by the address of the object."""
+    deep_calls: int = 0
+    """How often the compiled parser followed links."""
     undefined: int = field(init=False, default=0)
     """The address that means: nowhere."""
 

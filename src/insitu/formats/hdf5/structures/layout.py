@@ -60,6 +60,18 @@ class ChunkedLayout:
     single_mask: int = 0
     """Filter mask of the single chunk."""
 
+    def at(self, address: int | None) -> ChunkedLayout:
+        """Return the same with the index at another address."""
+        return ChunkedLayout(
+            self.chunk,
+            self.element,
+            self.index,
+            address,
+            self.unfiltered_edges,
+            self.single_size,
+            self.single_mask,
+        )
+
     @property
     def nbytes(self) -> int:
         """Bytes of a chunk before filters."""

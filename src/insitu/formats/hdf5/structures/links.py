@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.structures.btree_v2 import read_records
-from insitu.formats.hdf5.structures.compiled_metadata import heap_objects
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
 from insitu.formats.hdf5.structures.messages import LINK, LINK_INFO, Message
@@ -48,10 +47,6 @@ def read_links(file: FileContext, messages: list[Message]) -> Walk[tuple[list[Li
         heap = take_uint(body, at, width, "link info message")
         tree = take_uint(body, at + width, width, "link info message")
         if heap == file.undefined or tree == file.undefined:
-            continue
-        compiled = heap_objects(file, heap, tree, 5)
-        if compiled is not None:
-            links += [parse_link(data, width) for _, data in compiled]
             continue
         # Type 5: a hash of the name (4 bytes), then the heap id (7 bytes).
         records = yield from read_records(file, tree, (5,))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NoReturn
 
 from insitu.formats.hdf5.structures.checksum import verify_checksum
-from insitu.formats.hdf5.structures.compiled_metadata import header_messages
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.message_cache import recall, remember
 from insitu.formats.hdf5.structures.messages import CONTINUATION, LAST_KNOWN, LAYOUT, Message
@@ -23,9 +22,6 @@ CONTINUATION_LIMIT = 100_000
 
 def read_object_header(file: FileContext, address: int) -> Walk[list[Message]]:
     """Return all messages of an object header, continuation blocks included."""
-    compiled = header_messages(file, address)
-    if compiled is not None:
-        return compiled
     first = file.range_up_to(address, FIRST_READ, 16, "object header")
     data = file.peek(*first)
     if data is None:

@@ -9,6 +9,7 @@ from insitu.cancellation import check_deadline
 from insitu.codecs.undecodable import find_undecodable
 from insitu.errors import InsituError
 from insitu.model import Encoding, VirtualArray, count_cells
+from insitu.model.description import detail_notes
 from insitu.model.encoding_texts import codec_chain_text
 from insitu.reading import ReadContext
 from insitu.scanning.member import Member
@@ -74,12 +75,11 @@ def _notes(archive: OpenedArchive) -> Iterator[dict[str, str]]:
             break
         yield {"path": url, "text": f"the file is left out: {public_message(InsituError(reason))}"}
     for path, member in archive.members.items():
-        for name, reason in member.details.unread_attributes.items():
-            yield {"path": path or "/", "text": f"attribute {name!r} is not read: {reason}"}
+        yield from ({"path": path or "/", "text": text} for text in detail_notes(member.details))
         for name, variable in member.variables.items():
-            if isinstance(variable.data, VirtualArray) and (missing := variable.data.details.missing_sources):
-                text = f"filled where its sources are missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}"
-                yield {"path": f"{path}/{name}" if path else name, "text": text}
+            if isinstance(variable.data, VirtualArray):
+                place = f"{path}/{name}" if path else name
+                yield from ({"path": place, "text": text} for text in detail_notes(variable.data.details))
 
 
 def _summarise_group(archive: OpenedArchive, path: str, member: Member) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from insitu.pictures.chunk_numbering import Numbering
 from insitu.pictures.chunk_picture import COLOURS, ChunkPicture, draw_chunks
 from insitu.pictures.chunk_plane import ChunkPlane
 from insitu.references.list_objects import list_written_cells
-from insitu.server.error_responses import RequestError, public_message
+from insitu.server.error_responses import public_message
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer, json_answer
+from insitu.server.explorer.api_query import check_dimension
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest, archive_route
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.roots import local_path
@@ -38,7 +39,7 @@ from insitu.sources.redaction import redact_url
 
 __all__ = ["chunk_routes"]
 
-logger = logging.getLogger("insitu.serve")
+serve_log = logging.getLogger("insitu.serve")
 
 PLANE_CACHE_BYTES = 192 << 20
 """Size of the cache of planes: two of ten million chunks."""
@@ -109,7 +110,7 @@ def _with_known_states(archive: OpenedArchive, path: str) -> VirtualArray:
             try:
                 array = list_written_cells(VirtualGroup({"v": array}), archive.options).arrays["v"]
             except SourceError as error:  # a bucket that may be read but not listed
-                logger.info("the objects of %s cannot be listed: %s", path, public_message(error))
+                serve_log.info("the objects of %s cannot be listed: %s", path, public_message(error))
         archive.memo[key] = array
     found: VirtualArray = archive.memo[key]
     return found
@@ -118,8 +119,8 @@ def _with_known_states(archive: OpenedArchive, path: str) -> VirtualArray:
 def _plane_dimensions(array: VirtualArray, y: str | None, x: str | None) -> tuple[int | None, int | None]:
     """Return the numbers of the dimensions of rows and columns; without names the last ones that are left."""
     for dim in (y, x):
-        if dim is not None and dim not in array.dims:
-            raise RequestError(f"the variable has no dimension {dim[:40]!r}: it has {', '.join(array.dims) or 'none'}")
+        if dim is not None:
+            check_dimension(dim, array.dims)
     column = None if x is None else array.ndim - 1 - array.dims[::-1].index(x)
     row = None if y is None else array.dims.index(y)
     rest = [number for number in range(array.ndim) if number not in (row, column)]

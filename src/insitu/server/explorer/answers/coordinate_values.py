@@ -10,6 +10,7 @@ from insitu.model import VirtualArray
 from insitu.reading import ReadContext, read_array
 from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
+from insitu.server.explorer.api_query import check_dimension
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.shown_values import kind_of, to_json_values, type_name, units_of
 from insitu.server.explorer.spatial_dimensions import find_coordinate
@@ -33,8 +34,7 @@ def prepare_coordinate(request: ArchiveRequest) -> ApiTask:
         return _labels_task(array, array.dims[0])
     dim, group = query.require("dimension"), (query.get("group") or "").strip("/")
     sizes = archive.member(group).sizes
-    if dim not in sizes:
-        raise RequestError(f"the group has no dimension {dim[:40]!r}: it has {', '.join(sizes) or 'none'}")
+    check_dimension(dim, sizes, "group")
     path = find_coordinate(archive, group, dim, sizes[dim])
     return _labels_task(archive.array(path), dim) if path is not None else _positions_task(dim, sizes[dim])
 

@@ -24,9 +24,8 @@ from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.field_sampling import Sampling, sample_field
 from insitu.server.explorer.opened_archives import OpenedArchive
-from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of
+from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
 from insitu.server.explorer.side_labels import describe_side, selection_text
-from insitu.server.explorer.value_range import value_range
 from insitu.server.settings import Limits
 
 __all__ = ["check_memory", "prepare_field", "read_plane"]

@@ -11,13 +11,12 @@ import numpy.typing as npt
 from insitu.model import Selection
 from insitu.reading import ReadContext, read_array
 from insitu.reading.estimate import estimate_read
-from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
+from insitu.server.explorer.api_query import check_dimension
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
-from insitu.server.explorer.field_query import check_dims
-from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of
+from insitu.server.explorer.field_query import find_numbers
+from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
 from insitu.server.explorer.side_labels import describe_side, selection_text
-from insitu.server.explorer.value_range import value_range
 
 __all__ = ["prepare_line"]
 
@@ -31,16 +30,9 @@ CHUNK_BYTES = 64 << 20
 def prepare_line(request: ArchiveRequest) -> ApiTask:
     """Return the task of `api/line`."""
     archive, query = request.archive, request.query
-    path = query.require("variable").strip("/")
-    array = archive.array(path)
-    sizes = check_dims(path, array)
-    if kind_of(array) in ("text", "other"):
-        raise RequestError(f"{path[:200]!r} holds no numbers that could be drawn", why="Ask api/table for its values")
+    path, array, sizes = find_numbers(archive, query)
     dim = query.get("dim") or (array.dims[0] if array.ndim == 1 else query.require("dim"))
-    if dim not in sizes:
-        raise RequestError(f"the variable has no dimension {dim[:40]!r}: it has {', '.join(sizes) or 'none'}")
-    if 0 in array.shape:
-        raise RequestError(f"{path[:200]!r} has no values: a dimension has length 0")
+    check_dimension(dim, sizes)
     given = query.index(sizes)
     index = {other: given.get(other, 0) for other in array.dims if other != dim}
     points = query.number("points", 2000, 1, MAX_POINTS)

@@ -15,7 +15,7 @@ from insitu.reading.estimate import estimate_read
 from insitu.server.error_responses import RequestError, RequestTooLargeError
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
-from insitu.server.explorer.field_query import check_dims
+from insitu.server.explorer.field_query import find_values
 from insitu.server.explorer.shown_values import to_number_array, to_text, units_of, with_units
 from insitu.server.explorer.side_labels import position_labels
 
@@ -28,11 +28,7 @@ MAX_COORDINATES = 20
 def prepare_point(request: ArchiveRequest) -> ApiTask:
     """Return the task of `api/point`."""
     archive, query = request.archive, request.query
-    path = query.require("variable").strip("/")
-    array = archive.array(path)
-    sizes = check_dims(path, array)
-    if 0 in array.shape:
-        raise RequestError(f"{path[:200]!r} has no values: a dimension has length 0")
+    path, array, sizes = find_values(archive, query)
     index = query.index(sizes)
     if missing := [dim for dim in sizes if dim not in index]:
         raise RequestError(f"a point needs the index of every dimension: {', '.join(missing)} is not given")
