@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -25,7 +26,9 @@ HEAVY = (
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("imports") / "a.nc"
-    xr.Dataset({"tas": ("x", np.arange(4.0))}).to_netcdf(path, encoding={"tas": {"zlib": True}})
+    times = np.datetime64("2000-01-01", "ns") + np.arange(4) * np.timedelta64(1, "D")
+    made = xr.Dataset({"tas": ("time", np.arange(4.0))}, {"time": times})
+    made.to_netcdf(path, encoding={"tas": {"zlib": True}})
     return path
 
 
@@ -60,7 +63,6 @@ def _command(*words: str) -> str:
         ("import insitu", set()),
         ("from insitu import errors", set()),
         ("from insitu import open_dataset, open_datatree, open_mfdataset", set()),
-        (_command("--version"), {"typer", "numpy"}),
         (_command("--help"), {"typer", "rich"}),
         (_command("info", "--help"), {"typer", "rich", "numpy"}),
     ],
@@ -71,11 +73,85 @@ def test_nothing_heavy(code: str, heavy: set[str]) -> None:
     assert not {name for name in formats if name.rpartition(".")[2] in ("hdf5", "grib", "tiff", "zarr", "fits", "hdf4")}
 
 
-def test_looking_into_a_file(file: Path) -> None:
-    found, formats = _imported(_command("info", str(file)))
-    assert found <= {"typer", "rich", "numpy", "numcodecs", "imagecodecs"}
-    assert "insitu.formats.hdf5" in formats
-    assert not formats & {"insitu.formats.grib", "insitu.formats.tiff", "insitu.formats.zarr", "insitu.formats.fits"}
+class Way(NamedTuple):
+    """What one way of using insitu imports in a new process."""
+
+    code: str
+    """The program; `FILE` is an HDF5 file of a compressed variable and its times."""
+    heavy: set[str]
+    """Of the packages of others that take long to import, those that are needed."""
+    ours: set[str]
+    """Our packages."""
+    most: int
+    """Modules of ours."""
+    alone: bool = True
+    """Whether there are no other packages of others, however small."""
+
+
+SCANNING = {
+    "cancellation", "codecs", "errors", "forking", "formats", "lru", "model", "open_options", "scanning", "sources",
+}  # fmt: skip
+READING = {*SCANNING, "archive", "cf", "combining", "maintenance", "reading", "verbs", "zarr_metadata"}
+REDUCING = {*READING, "active", "engines", "expressions", "process_options", "reducing"}
+COMMAND = {"imagecodecs", "numpy", "rich", "typer"}
+WAYS = {
+    "scan": Way("import insitu; insitu.scan(FILE)", {"numpy"}, READING, 190),
+    "read": Way("import insitu; insitu.read(FILE, 'tas')", {"imagecodecs", "numpy"}, READING, 196),
+    "reduce": Way("import insitu; insitu.reduce(FILE, 'tas', 'max')", {"imagecodecs", "numpy"}, REDUCING, 262),
+    "insitu --version": Way(_command("--version"), set(), {"cli", "codecs", "errors", "forking"}, 10),
+    "insitu info": Way(_command("info", "FILE"), COMMAND, {*SCANNING, "cli"}, 148, alone=False),
+    "insitu read": Way(
+        _command("read", "FILE", "tas"), COMMAND, {*READING, "cli", "xarray_bridge"} - {"verbs"}, 206, alone=False
+    ),
+    "insitu reduce": Way(
+        _command("reduce", "FILE", "tas", "max"), COMMAND, {*REDUCING, "cli", "xarray_bridge"} - {"verbs"}, 272,
+        alone=False,
+    ),
+    "insitu scan": Way(
+        _command("scan", "FILE"), COMMAND - {"imagecodecs"}, {*READING, "cli", "process_options"} - {"verbs"}, 216,
+        alone=False,
+    ),
+}  # fmt: skip
+"""Typer decides itself which small packages it imports."""
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_only_what_is_needed(name: str, file: Path) -> None:
+    """Neither pandas (times are decoded without it) nor xarray nor Arrow nor asyncio, unless a file needs them."""
+    way = WAYS[name]
+    code = way.code.replace("'FILE'", repr(str(file))).replace("FILE", repr(str(file)))
+    modules, ours = _imported_modules(code)
+    others = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
+    assert others & set(HEAVY) == way.heavy
+    assert "asyncio" not in modules
+    if way.alone:
+        assert {other for other in others if not other.startswith("_")} - CYTHON == way.heavy
+        assert not modules & SLOW or name == "insitu --version"  # which asks for the versions of packages
+    assert {module.split(".")[1] for module in ours if "." in module} == way.ours
+    assert len(ours) <= way.most
+
+
+CYTHON = {"cython_runtime"}
+"""What imagecodecs puts beside itself."""
+SLOW = {"email", "importlib.metadata", "multiprocessing", "ssl", "unittest", "xml"}
+"""Modules of Python that take long to import."""
+
+
+@pytest.mark.parametrize("engine", [False, True])
+def test_opening_a_file(file: Path, engine: bool) -> None:
+    """A dataset needs what xarray itself needs for a dataset with an index, and a decoder: no more of others."""
+    opening = "xarray.open_dataset(FILE, engine='insitu')" if engine else "insitu.open_dataset(FILE)"
+    before = "xarray.backends.list_engines()" if engine else ""  # xarray imports all engines to find one
+    plain = "xarray.Dataset({'tas': ('time', numpy.arange(4.0))}, {'time': numpy.arange(4)})"
+    usual, _ = _imported_modules(f"import numpy, xarray\n{before}\nds = {plain}\nfloat(ds.tas[1])")
+    code = f"import insitu, xarray\n{before}\nds = {opening.replace('FILE', repr(str(file)))}\nfloat(ds.tas[1])"
+    found, ours = _imported_modules(code)
+    others = {module.partition(".")[0] for module in found - usual} - sys.stdlib_module_names
+    assert {other for other in others if not other.startswith("_")} - CYTHON == {"imagecodecs"} - usual
+    assert "xarray.computation.rolling" not in found  # imports numbagg and numba, where they are installed
+    packages = {module.split(".")[1] for module in ours if "." in module}
+    assert packages == {*READING, "expressions", "lazy_array", "process_options", "xarray_bridge"} - {"verbs"}
+    assert len(ours) <= 230
 
 
 def test_opening_functions_import_no_module_that_opens() -> None:
@@ -94,14 +170,6 @@ def test_engine_imports_no_module_that_opens() -> None:
     found, actual = _imported_modules(code)
     assert found == before
     assert not {name for name in actual if name.startswith(("insitu.archive", "insitu.model", "insitu.lazy_array"))}
-
-
-def test_opening_a_file(file: Path) -> None:
-    """xarray imports pandas, and that Arrow where it is installed, and the foundation of Dask for an index."""
-    found, formats = _imported(f"import insitu; insitu.open_dataset({str(file)!r})")
-    assert "dask.array" not in _imported_modules(f"import insitu; insitu.open_dataset({str(file)!r})")[0]
-    assert not found & {"astropy", "cbor2", "eccodes", "fsspec", "icechunk", "obstore", "starlette", "urllib3", "zarr"}
-    assert not formats & {"insitu.formats.grib", "insitu.formats.tiff", "insitu.formats.zarr", "insitu.formats.fits"}
 
 
 @pytest.mark.parametrize("verb", VERBS)

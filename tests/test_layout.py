@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,6 +83,41 @@ def test_no_package_has_a_cycle() -> None:
         if module not in packages
     }
     assert _cycles(graph) == []
+
+
+def test_modules_import_no_lazy_name_at_the_top() -> None:
+    """It is imported under a lock that forks wait for. While a module is imported, another thread may hold that lock
+    and wait for the module: neither would ever end.
+    """
+    lazy = {
+        (_module(path), alias.name)
+        for path in MODULES.values()
+        if path.name == "__init__.py" and "lazy_attributes(" in path.read_text(encoding="utf-8")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for imported in node.body
+        if isinstance(imported, ast.ImportFrom)
+        for alias in imported.names
+    }
+    assert ("insitu.codecs", "decode") in lazy
+    found = [
+        f"{module} imports {node.module}.{alias.name}"
+        for module, path in MODULES.items()
+        for node in _statements_at_the_top(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (node.module, alias.name) in lazy
+    ]
+    assert not found
+
+
+def _statements_at_the_top(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements that run when a module is imported."""
+    for child in ast.iter_child_nodes(node):
+        is_for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        if not is_for_types and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _statements_at_the_top(child)
 
 
 def test_the_drawing_is_the_contract() -> None:

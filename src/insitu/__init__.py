@@ -1,9 +1,9 @@
 """Open any archive of scientific arrays as one dataset, without copying it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from insitu import errors
+from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.archive import Archive
@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 
 # Imported when first asked for: a program that only names insitu, or scans one file, should not wait for
 # NumPy, xarray and Arrow.
-_LATE = {
+_MODULES = {
     "Archive": "insitu.xarray_bridge.archive_dataset",
     "ChunkCache": "insitu.reading",
     "check": "insitu.maintenance",
@@ -51,10 +51,7 @@ _LATE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_attributes(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

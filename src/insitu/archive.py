@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from insitu.active.answer import answer_array
-from insitu.active.client import Active
-from insitu.active.placement import Servers
+from insitu import maintenance
 from insitu.combining.cached_archive import CachedArchive
 from insitu.combining.failures import NoFilesError
 from insitu.combining.file_names import (
@@ -31,45 +29,29 @@ from insitu.combining.file_names import (
     resolve_references,
 )
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_journal import Journal
-from insitu.combining.scan_many import scan_many
-from insitu.combining.survey import Survey
 from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
 from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
-from insitu.maintenance import (
-    append_member,
-    check,
-    compact,
-    drop,
-    empty_append_report,
-    known_files,
-    nest_groups,
-    refresh,
-    rollback,
-    save_tree,
-    saved_recipe,
-)
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
-from insitu.model.group import hint_for_names
+from insitu.model.group import hint_for_names, nest_groups
 from insitu.open_options import OpenOptions, RunOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
-from insitu.reading.await_read import await_read
-from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
 from insitu.scanning.scan_url import can_be_collection, is_saved_tree, scan_stored
-from insitu.scanning.stored_view import stored_view, zarr_tree
 from insitu.sources.address import is_remote
 from insitu.sources.redaction import redact_url
 
 if TYPE_CHECKING:
     import xarray
 
+    from insitu.active import Active
+    from insitu.active.placement import Servers
     from insitu.combining.combine import CombineFound
+    from insitu.combining.scan_journal import Journal
+    from insitu.combining.survey import Survey
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
@@ -225,8 +207,10 @@ class Archive:
             scan = replace(scan, storage_options=storage_options)
         unknown = None if finish is None else "it was opened with preprocess=, a function, which cannot be saved"
         server = options.read.active
-        if server is not None and not isinstance(server, Active):
-            server = Active(server, options.read.active_required)
+        if server is not None:
+            from insitu.active import Active
+
+            server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
             Job(scan, options.decode, finish),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
@@ -248,7 +232,7 @@ class Archive:
         cached = None if known is None else known.find(job, make_loader(job.scan.storage_options))
         if cached is not None:
             self._members[""] = cached
-            self.survey = lambda: Survey.of(scan_many(self.urls, job), cached)
+            self.survey = lambda: self._scan_for_survey(cached)
             return
         # Imports xarray and pandas, which what is cached does not need.
         from insitu.combining.combine import combine
@@ -260,6 +244,13 @@ class Archive:
         self._members[""] = combined.member
         self.survey = combined.survey
         self.only_groups = combined.files.only_groups()
+
+    def _scan_for_survey(self, member: Member) -> Survey:
+        """Return the survey of files whose combination was found in the scan cache."""
+        from insitu.combining.scan_many import scan_many  # not at the top: seldom needed
+        from insitu.combining.survey import Survey
+
+        return Survey.of(scan_many(self.urls, self.job), member)
 
     # -- what it holds
 
@@ -371,7 +362,11 @@ class Archive:
             # Also what cannot be decoded.
             return scan_stored(self.location, replace(self.job.scan, variables=(path,))).array(path)
         found = array_from_variable(path, self.variable(path))
-        return found if decode else stored_view(found, path, make_loader(self.job.scan.storage_options))
+        if decode:
+            return found
+        from insitu.scanning.stored_view import stored_view
+
+        return stored_view(found, path, make_loader(self.job.scan.storage_options))
 
     # -- values
 
@@ -408,6 +403,8 @@ class Archive:
         Any number of tasks may read at once. A task that is cancelled ends its read: nothing more is
         requested and decoded for it.
         """
+        from insitu.reading.await_read import await_read
+
         return await await_read(
             self.read, path, selection, start=start, count=count, points=points, decode=decode, tally=tally
         )
@@ -427,6 +424,9 @@ class Archive:
         """Return one statistic of a variable, or several by name: see `insitu.reduce`. Further
         keywords are those of `insitu.reducing.ReductionQuery.of`.
         """
+        from insitu.active import answer_array
+        from insitu.reducing import ReductionQuery, axes_of_dims
+
         array = self.array(path, decode=decode)
         query = ReductionQuery.of(methods, axes_of_dims(array, selection, dim, axes), selection, **how)
         context = ReadContext(path, self.job.scan.storage_options, tally=tally, keep_alive=self.in_memory)
@@ -440,14 +440,14 @@ class Archive:
         `insitu.references.save`.
         """
         how.setdefault("storage_options", self.job.scan.storage_options)
-        save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
+        maintenance.save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
 
     def recipe_to_save(self) -> Recipe | None:
         """Return how the files were combined, to be saved; of a saved archive, the recipe that it
         has.
         """
         if is_saved_tree(self.location):
-            return saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
+            return maintenance.saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
         if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
             return self.recipe
         return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
@@ -483,12 +483,12 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
-        new, skipped = known_files(target, [url for _, url in iter_positions(given)], dim, options)
+        new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
-            return empty_append_report(target, dim, skipped)
+            return maintenance.empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
             new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
-        recipe = saved_recipe(target, options) or Recipe()
+        recipe = maintenance.saved_recipe(target, options) or Recipe()
 
         try:
             opening = recipe.for_more_files(
@@ -496,10 +496,12 @@ class Archive:
             )
             files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
-            return replace(empty_append_report(target, dim, skipped), left_out=problem.left_out)
-        done = append_member(files.member(), target, dim, relative=relative, whole_files=True, storage_options=options)
+            return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
+        done = maintenance.append_member(
+            files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
+        )
         self._forget()
-        left_out = files.survey.left_out if isinstance(files.survey, Survey) else {}  # else none failed
+        left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
 
     def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
@@ -515,36 +517,38 @@ class Archive:
         target, options = self._saved_location(), self.job.scan.storage_options
         new = None
         if replacement is not None:
-            recipe = saved_recipe(target, options) or Recipe()
+            recipe = maintenance.saved_recipe(target, options) or Recipe()
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
             new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()
-        done = drop(target, urls, replacement=new, storage_options=options)
+        done = maintenance.drop(target, urls, replacement=new, storage_options=options)
         self._forget()
         return done
 
     def check(self, **how: Any) -> CheckReport:
         """Check that no source changed since it was scanned: see `insitu.check`."""
         saved = isinstance(self.location, str) and is_saved_tree(self.location)
-        found: CheckReport = check(
+        found: CheckReport = maintenance.check(
             self.location if saved else self.tree, storage_options=self.job.scan.storage_options, **how
         )
         return found
 
     def refresh(self, **how: Any) -> CheckReport:
         """Scan changed sources again, and save the archive: see `insitu.refresh`."""
-        found: CheckReport = refresh(self._saved_location(), storage_options=self.job.scan.storage_options, **how)
+        found: CheckReport = maintenance.refresh(
+            self._saved_location(), storage_options=self.job.scan.storage_options, **how
+        )
         self._forget()
         return found
 
     def rollback(self) -> RollbackReport:
         """Undo the last change of the saved archive; return which state it is in now."""
-        done = rollback(self._saved_location(), storage_options=self.job.scan.storage_options)
+        done = maintenance.rollback(self._saved_location(), storage_options=self.job.scan.storage_options)
         self._forget()
         return done
 
     def compact(self) -> CompactReport:
         """Write the references of the saved archive anew, into as few files as possible."""
-        done = compact(self._saved_location(), storage_options=self.job.scan.storage_options)
+        done = maintenance.compact(self._saved_location(), storage_options=self.job.scan.storage_options)
         self._forget()
         return done
 
@@ -595,6 +599,7 @@ def zarr_store_of(
 ) -> InsituStore:
     """Return a tree of decoded arrays as a read-only Zarr store: see `insitu.zarr_store`."""
     from insitu.reading.zarr_store import ZarrTree
+    from insitu.scanning.stored_view import zarr_tree
 
     try:
         from insitu.reading.zarr_store.store import InsituStore  # not at the top: zarr-python takes long to import

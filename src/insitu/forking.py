@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -49,6 +49,7 @@ __all__ = [
     "fork_safe_lock",
     "fork_safe_rlock",
     "import_before_fork",
+    "lazy_attributes",
     "renew_after_fork",
 ]
 
@@ -105,6 +106,32 @@ def import_before_fork(name: str) -> ModuleType:
     for end in (place for place, letter in enumerate(name) if letter == "."):
         importlib.import_module(name[:end])
     return found
+
+
+def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package whose names are imported when they are first asked for.
+
+    So a program waits only for what it uses, and a function that imports a name from the package when
+    it is called may run in a thread: forks wait for the import. Later uses find the name in the package.
+    Modules of insitu take such a name only in functions: `tests/test_layout.py` says why.
+
+    Parameters
+    ----------
+    package
+        Its `__name__`.
+    modules
+        The module of each name. A name must not be that of a module of the package, which Python
+        itself puts there.
+    """
+
+    def find(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_before_fork(modules[name]), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return find
 
 
 @contextmanager

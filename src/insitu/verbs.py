@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from insitu.active.answer import answer_array
-from insitu.active.client import Active
-from insitu.active.placement import Servers
 from insitu.archive import Archive, open_variable, zarr_store_of
 from insitu.combining.file_names import one_location
 from insitu.errors import VariableError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.open_options import OpenOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary, read_selection
-from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.scanning.scan_member import make_loader
 from insitu.scanning.scan_url import scan_stored
-from insitu.scanning.stored_view import stored_view
 
 if TYPE_CHECKING:
+    from insitu.active.placement import Servers
     from insitu.reading.zarr_store.store import InsituStore
 
 __all__ = ["read", "reduce", "scan", "zarr_store"]
@@ -205,6 +200,9 @@ def reduce(
     --------
     >>> insitu.reduce("era5.nc", "t2m", "max", dim="time")  # doctest: +SKIP
     """
+    from insitu.active import Active, answer_array  # not at the top: scanning and reading need none of this
+    from insitu.reducing import ReductionQuery, axes_of_dims
+
     array = _array(url, path, decode, storage_options)
     along = axes_of_dims(array, selection, dim, axes)
     query = ReductionQuery.of(method, along, selection, skipna=skipna, q=q, edges=edges)
@@ -217,14 +215,20 @@ def reduce(
 def _array(url: Any, path: str | None, decode: bool, storage_options: Mapping[str, Any] | None) -> VirtualArray:
     """Return the variable that a call names."""
     if isinstance(url, VirtualArray):
-        return url if decode else stored_view(url, path, make_loader(storage_options))
+        return url if decode else _stored_view(url, path, storage_options)
     if path is None:
         raise VariableError("no variable was given", hint='Give its path as the second argument, e.g. "forecast/tas"')
     if isinstance(url, VirtualGroup):
         array = url.array(path)
-        return array if decode else stored_view(array, path, make_loader(storage_options))
+        return array if decode else _stored_view(array, path, storage_options)
     archive, name = open_variable(url, path, storage_options=storage_options)
     return archive.array(name, decode=decode)
+
+
+def _stored_view(array: VirtualArray, path: str | None, storage_options: Mapping[str, Any] | None) -> VirtualArray:
+    from insitu.scanning.stored_view import stored_view  # not at the top: seldom needed
+
+    return stored_view(array, path, make_loader(storage_options))
 
 
 def zarr_store(

@@ -1,6 +1,6 @@
 """The command line as a stranger would use it.
 
-Modules: cli/read.py
+Modules: cli/read.py, cli/verb_group.py
 """
 
 from __future__ import annotations

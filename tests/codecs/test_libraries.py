@@ -3,7 +3,7 @@ install.
 
 Modules: codecs/compressors/aec.py, codecs/compressors/blosc.py, codecs/compressors/deflate.py,
 codecs/compressors/images.py, codecs/compressors/zstandard.py, codecs/filters/bitshuffle.py,
-codecs/linked_libraries.py
+codecs/growing_buffer.py, codecs/linked_libraries.py
 """
 
 from __future__ import annotations

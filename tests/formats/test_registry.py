@@ -25,7 +25,7 @@ def test_importing_insitu_imports_no_format() -> None:
 
 
 def test_importing_the_registry_imports_no_format() -> None:
-    assert not _imported("import insitu.formats") & {row.entry_point.module for row in FORMATS.values()}
+    assert not _imported("import insitu.formats") & {row.module for row in FORMATS.values()}
 
 
 def test_a_file_imports_its_own_format_only(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_file_imports_its_own_format_only(tmp_path: Path) -> None:
         "from insitu.formats import scan_format\nfrom insitu.sources import open_source\n"
         f"scan_format(open_source({str(tmp_path / 'a.nc')!r}))"
     )
-    found = _imported(code) & {row.entry_point.module for row in FORMATS.values()}
+    found = _imported(code) & {row.module for row in FORMATS.values()}
     assert found == {"insitu.formats.netcdf3.scan"}
 
 

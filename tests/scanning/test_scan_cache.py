@@ -19,7 +19,7 @@ import xarray as xr
 
 import insitu
 from insitu import archive
-from insitu.combining import cached_archive, combine
+from insitu.combining import cached_archive, combine, scan_many
 from insitu.scanning import scan_cache
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder
 from insitu.sources.opened_urls import record_opened_urls
@@ -38,6 +38,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScanCache:
     monkeypatch.setattr(cached_archive, "MIN_FILE_SECONDS", 0.0)
     monkeypatch.setattr(cached_archive, "MIN_FILE_BYTES", 0)
     return ScanCache(folder)
+
+
+@pytest.fixture(params=["file", "store"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Keep archives of both forms: small ones as a file, large ones as an insitu store."""
+    monkeypatch.setattr(cached_archive, "MAX_PACKED_CHUNKS", 1 << 16 if request.param == "file" else -1)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -60,8 +67,9 @@ def _opened(paths: Any, **how: Any) -> tuple[xr.Dataset, set[str]]:
     return _recorded(lambda: insitu.open_mfdataset(paths, **{**HOW, **how}))
 
 
-def test_found_again_without_opening_a_file(cache: ScanCache, files: list[str]) -> None:
+def test_found_again_without_opening_a_file(cache: ScanCache, files: list[str], form: str) -> None:
     first, scanned = _opened(files)
+    assert {path.is_file() for path in cache.folder.glob("*/scan")} == {form == "file"}
     again, opened = _opened(files)
     assert scanned == set(files)
     assert not opened
@@ -97,6 +105,19 @@ def test_a_change_is_noticed(cache: ScanCache, files: list[str], change: str) ->
     assert opened == set(files)
     with xr.open_mfdataset(files, engine="netcdf4", **HOW) as expected:
         xr.testing.assert_equal(again.load(), expected.load())
+
+
+def test_a_small_archive_is_found_without_slow_imports(cache: ScanCache, files: list[str]) -> None:
+    """Arrow takes longer to import than these files to scan; combining imports xarray and pandas."""
+    _opened(files)
+    code = (
+        "import sys, insitu\n"
+        f"archive = insitu.Archive.open({files!r}, combine='nested', concat_dim='time')\n"
+        "print(archive.member().variables['tas'].shape, *({'pandas', 'pyarrow', 'xarray'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "(6, 3)"
+    assert len(cache.entries()) == 1
 
 
 def test_recent_files_are_not_kept(cache: ScanCache, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +163,7 @@ def test_what_is_not_the_same_every_time_is_not_kept(cache: ScanCache, files: li
     ids=lambda how: next(iter(how)),
 )
 @pytest.mark.parametrize("one", [True, False], ids=["one", "many"])
+@pytest.mark.usefixtures("form")
 def test_other_decoding(
     cache: ScanCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], one: bool
 ) -> None:
@@ -156,7 +178,7 @@ def test_other_decoding(
     first = open_it(given, **more, **how)
     assert len(cache.entries()) == 1
     with monkeypatch.context() as patch:
-        for module, name in ((archive, "scan_member"), (archive, "scan_many"), (combine, "scan_many")):
+        for module, name in ((archive, "scan_member"), (scan_many, "scan_many"), (combine, "scan_many")):
             patch.setattr(module, name, None)
         again, opened = _recorded(lambda: open_it(given, **more, **how))
     assert not opened & set(paths)
@@ -372,6 +394,16 @@ def test_damaged_entries_are_scanned_again(cache: ScanCache, files: list[str]) -
         if path.is_file() and path.name != "lock":
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     again, _ = _opened(files)
+    assert again["tas"].values[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_damaged_file_is_never_unpickled(cache: ScanCache, files: list[str]) -> None:
+    _opened(files)
+    (path,) = cache.folder.glob("*/scan")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    again, opened = _opened(files)
+    assert opened == set(files)
     assert again["tas"].values[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
 
 

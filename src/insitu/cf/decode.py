@@ -23,7 +23,7 @@ from insitu.cf.unpack import decode_text, unpack
 from insitu.errors import FormatError, InsituError, ModelError
 from insitu.model import Packing, PackingKind, Packings, Tile, VirtualArray
 
-__all__ = ["MISSING_VALUE_ATTRIBUTES", "DecodedVariable", "decode_variable"]
+__all__ = ["MISSING_VALUE_ATTRIBUTES", "DecodedVariable", "decode_variable", "decoding_warning"]
 
 Values = Callable[[], NDArray[Any]]
 MISSING_VALUE_ATTRIBUTES: tuple[str, ...] = ("missing_value", "_FillValue")
@@ -390,10 +390,13 @@ class _VariableDecoder:
 
     def _issue_warning(self, message: str) -> None:
         self.warned = True
-        # xarray's own category, which users filter, if xarray is in use.
-        xarray = sys.modules.get("xarray")
-        category = RuntimeWarning if xarray is None else xarray.SerializationWarning
-        warnings.warn(message, category, stacklevel=3)
+        warnings.warn(message, decoding_warning(), stacklevel=3)
+
+
+def decoding_warning() -> type[Warning]:
+    """Return the category of warnings about decoding: xarray's, which users filter, if xarray is in use."""
+    xarray = sys.modules.get("xarray")
+    return RuntimeWarning if xarray is None else xarray.SerializationWarning
 
 
 @lru_cache(maxsize=4096)

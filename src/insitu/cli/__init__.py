@@ -10,17 +10,15 @@ from __future__ import annotations
 import io
 import os
 import sys
-import traceback
-from importlib import import_module
-from typing import Any
-
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
+from typing import TYPE_CHECKING
 
 from insitu.errors import InsituError
+from insitu.forking import lazy_attributes
 
-__all__ = ["VERBS", "app", "main"]
+if TYPE_CHECKING:
+    from insitu.cli.verb_group import app, load_verb
+
+__all__ = ["VERBS", "app", "load_verb", "main"]
 
 VERBS = {
     "scan": "Find the chunks of files and show a summary; with -o, combine the files and save the references.",
@@ -41,62 +39,10 @@ VERBS = {
     "cache": "Show or clear the scans that are kept on disk, so that an archive opens at once the second time.",
 }
 """Each verb is the function of the same name in the module of the same name, with this summary."""
+state = {"debug": False}
+"""What the options before the verb say."""
 
-
-class VerbGroup(TyperGroup):
-    """Commands whose modules are imported when they run: `insitu --help` waits for none of them."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = {name: TyperCommand(name, help=text) for name, text in VERBS.items()}  # enough to list them
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Return the verb that is to run."""
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found if name is None or found is None else load_verb(name), rest
-
-
-def load_verb(name: str) -> Any:
-    """Return the command of a verb."""
-    holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-    module = import_module(f"insitu.cli.{name}")
-    holder.command(name, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(getattr(module, name))
-    return get_command(holder)
-
-
-app = typer.Typer(
-    name="insitu",
-    cls=VerbGroup,
-    help="Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_state = {"debug": False}
-
-
-def _version(requested: bool) -> None:
-    if requested:
-        from insitu.cli.versions import format_versions  # imports NumPy
-
-        typer.echo(format_versions())
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
-    shown: bool = typer.Option(
-        False,
-        "--version",
-        help="Show the versions of insitu, Python and the packages it uses, and exit.",
-        callback=_version,
-        is_eager=True,
-    ),
-) -> None:
-    """Read archives of scientific arrays in place: scan, combine, save, read, reduce, serve."""
-    _state["debug"] = debug
+__getattr__ = lazy_attributes(__name__, dict.fromkeys(("app", "load_verb"), "insitu.cli.verb_group"))
 
 
 def main() -> None:
@@ -107,9 +53,17 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        if sys.argv[1:] == ["--version"]:
+            # Without typer, which takes as long to import as NumPy.
+            from insitu.cli.versions import format_versions
+
+            print(format_versions())
+            sys.exit(0)
+        from insitu.cli.verb_group import app
+
         app()
     except InsituError as problem:
-        if _state["debug"]:
+        if state["debug"]:
             raise
         _print_error(
             problem.kind, " ".join([str(problem), *(f"({note})" for note in getattr(problem, "__notes__", ()))])
@@ -119,15 +73,17 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as problem:
-        if _state["debug"]:
+        if state["debug"]:
             raise
         _print_error(
             "system", f"{problem.strerror or problem}" + (f" [in {problem.filename}]" if problem.filename else "")
         )
         sys.exit(1)
     except Exception as problem:
-        if _state["debug"]:
+        if state["debug"]:
             raise
+        import traceback  # not at the top: slow to import
+
         traceback.print_exc()
         _print_error(
             "unexpected",

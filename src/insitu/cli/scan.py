@@ -32,8 +32,8 @@ from insitu.cli.screen import print_table, stderr
 from insitu.combining.scan_journal import Journal, journal_for
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
-from insitu.formats.containers import expand_entries
-from insitu.maintenance import save_tree
+from insitu.formats.containers.open_entries import expand_entries
+from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualGroup, count_cells
 from insitu.model.description import count_text, format_bytes
 from insitu.open_options import CombineOptions, OpenOptions, ScanOptions

@@ -6,7 +6,6 @@ loaded, even if a codec for them is registered: data must not run code.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import threading
 from collections.abc import Coroutine
@@ -165,6 +164,8 @@ def _bytes_or_objects(values: Any, form: BufferSpec) -> Data:
 
 def _run_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
     """Run zarr's coroutine to its end, also where this thread already runs an event loop."""
+    import asyncio  # not at the top: slow to import, and few codecs are coroutines
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

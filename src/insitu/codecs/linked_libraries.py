@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
-from insitu.codecs.buffer_spec import Data, Octets
 from insitu.codecs.libraries import Function, find_function, require_function
+
+if TYPE_CHECKING:
+    from insitu.codecs.buffer_spec import Data, Octets  # which import NumPy: `insitu --version` does without
 
 __all__ = [
     "can_decompress_texts",

@@ -6,23 +6,29 @@ be written as text. Everything else is scanned each time.
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
+import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from insitu.combining.recipe import Recipe
 from insitu.errors import InsituError
+from insitu.model import VirtualGroup
 from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
-from insitu.scanning.scan_cache import ScanCache, ScanRecorder, ask_versions, default_scan_cache, make_key
 from insitu.scanning.scan_member import Job
 from insitu.sources import redact_url
 from insitu.sources.address import file_url_path, is_remote, scheme_of
-from insitu.sources.cached_source import cache_scope
 from insitu.sources.storage_options import options_for
+
+if TYPE_CHECKING:
+    from insitu.scanning.scan_cache import ScanCache
 
 __all__ = ["CachedArchive"]
 
@@ -32,6 +38,11 @@ MIN_FILE_SECONDS = 1.0
 """The same for a single local file. In a new process its scan includes the import of its format."""
 MIN_FILE_BYTES = 1 << 20
 """A single local file that is smaller never takes so long."""
+MAX_PACKED_CHUNKS = 1 << 16
+"""An archive of so many chunks is pickled: to read that takes some milliseconds, to import Arrow for an insitu
+store 0.3 s. Of a larger one only the parts of its tables that are used are read, which a store is made for.
+"""
+CHECKSUM_BYTES = 16
 
 
 class CachedArchive:
@@ -48,6 +59,8 @@ class CachedArchive:
     """
 
     def __init__(self, cache: ScanCache, key: str, urls: Sequence[str]) -> None:
+        from insitu.scanning.scan_cache import ScanRecorder
+
         self.cache = cache
         self.key = key
         self.urls = urls
@@ -70,6 +83,10 @@ class CachedArchive:
         names = [os.fspath(url) for url in urls]
         if not all(map(_can_be_cached, names)) or (places is None and _is_small(names[0])):
             return None
+        # Not at the top: a small file needs neither.
+        from insitu.scanning.scan_cache import default_scan_cache, make_key
+        from insitu.sources.cached_source import cache_scope
+
         cache = default_scan_cache()
         if cache is None:
             return None
@@ -83,12 +100,16 @@ class CachedArchive:
 
     def find(self, job: Job, load: Load) -> Member | None:
         """Return what the files make together; None if they must be scanned."""
+        from insitu.scanning.scan_cache import ask_versions
+
         found = self.cache.find(self.key, self.urls, ask_versions(job.scan.storage_options))
         if found is None:
             return None
-        from insitu.references.store import open_store  # not at the top: Arrow takes long to import
-
         try:
+            if os.path.isfile(found.store):
+                return _read_packed(found.store)
+            from insitu.references.store import open_store  # not at the top: Arrow takes long to import
+
             tree = open_store(found.store, allow_local=True).group()
             # It was saved as this job decodes it: what follows takes it as it is.
             member = member_from_tree(tree, DecodeOptions(), load, url=found.notes["source"])
@@ -101,8 +122,6 @@ class CachedArchive:
         enough = MIN_SCAN_SECONDS if len(self.urls) > 1 or is_remote(self.urls[0]) else MIN_FILE_SECONDS
         if time.perf_counter() - self._began < enough or member.problems or member.groups or member.order:
             return
-        from insitu.references.store import write_store
-
         encoding = {key: value for key, value in member.encoding.items() if isinstance(value, str)}
         try:
             tree = tree_from_member(member)
@@ -112,12 +131,50 @@ class CachedArchive:
                 self.key,
                 self.recorder,
                 self.urls,
-                lambda path: write_store(tree, path),
+                lambda path: _write(member, tree, path),
                 {"encoding": encoding, "source": member.source},
                 lambda urls: scanned,
             )
         except InsituError:  # values of a type that cannot be saved
             return
+
+
+def _has_few_chunks(tree: VirtualGroup) -> bool:
+    cells = sum(math.prod(tile.chunks.shape) for _, array in tree.all_arrays() for tile in array.tiles)
+    return cells <= MAX_PACKED_CHUNKS
+
+
+def _pack(member: Member) -> bytes:
+    """Return a member with a checksum: what is damaged is never unpickled."""
+    content = pickle.dumps(member, pickle.HIGHEST_PROTOCOL)
+    return _checksum(content) + content
+
+
+def _write(member: Member, tree: VirtualGroup, path: str) -> None:
+    """Write a member to a file, or its tree as an insitu store."""
+    if _has_few_chunks(tree):
+        Path(path).write_bytes(_pack(member))
+        return
+    from insitu.references.store import write_store  # not at the top: Arrow takes long to import
+
+    write_store(tree, path)
+
+
+def _read_packed(path: str) -> Member | None:
+    """Return the member that was written; None if the file is damaged."""
+    data = Path(path).read_bytes()
+    content = data[CHECKSUM_BYTES:]
+    if data[:CHECKSUM_BYTES] != _checksum(content):
+        return None
+    try:
+        member: Member = pickle.loads(content)
+    except (AttributeError, ImportError):  # written with another version of NumPy, or of a library of dates
+        return None
+    return member
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=CHECKSUM_BYTES).digest()
 
 
 def _can_be_cached(name: str) -> bool:

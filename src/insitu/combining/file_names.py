@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import CombineError, SelectionError
-from insitu.formats.containers import expand_entries, parse_entry_url
+from insitu.formats.containers import parse_entry_url
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import detach_secrets, open_source
 
@@ -55,6 +55,8 @@ def expand_paths(paths: Any, storage_options: Mapping[str, Any] | None = None) -
         return found
     if isinstance(paths, Mapping) or is_manifest_store(paths):  # references in memory
         return [paths]
+    from insitu.formats.containers import expand_entries  # not at the top: one file needs none of it
+
     return [absolute_path(path) for path in expand_entries(paths, storage_options)]
 
 

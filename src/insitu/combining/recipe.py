@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from insitu.combining.combine_rules import CombineRules
 from insitu.combining.file_names import iter_positions
 from insitu.errors import CombineError
 from insitu.open_options import OpenOptions
@@ -16,6 +15,7 @@ from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_member import Failure
 
 if TYPE_CHECKING:
+    from insitu.combining.combine_rules import CombineRules
     from insitu.combining.type_check import TypeCheck
 
 __all__ = ["Recipe"]
@@ -36,6 +36,8 @@ class Recipe:
 
     def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
+        from insitu.combining.combine_rules import CombineRules  # not at the top: one file has no rules
+
         return CombineRules.of(self.options.combine, load)
 
     def combine_found(

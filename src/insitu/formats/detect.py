@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from insitu.errors import FormatError, UnsupportedError, error_context
 from insitu.formats.foreign_files import identify_foreign_file
 from insitu.formats.parsing.read_cache import ReadCache
-from insitu.formats.registry import Format, installed_formats, load_format
+from insitu.formats.registry import FORMATS, Format, installed_formats, iter_formats, load_format
 from insitu.formats.scan_request import ScanRequest
 from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
@@ -74,10 +74,10 @@ def scan_window(window: ReadCache, request: ScanRequest) -> VirtualGroup:
 
 def _find_format(window: ReadCache, format: str | None) -> Format:
     """Return the format of that name, or the one that the first bytes are of."""
-    formats = installed_formats()
-    if format is not None and format not in formats:
-        raise ValueError(f"no format {format!r}; there are: {', '.join(formats)}")
-    for row in formats.values() if format is None else (formats[format],):
+    known = FORMATS if format is None or format in FORMATS else installed_formats()
+    if format is not None and format not in known:
+        raise ValueError(f"no format {format!r}; there are: {', '.join(known)}")
+    for row in iter_formats() if format is None else (known[format],):
         if format is None and not row.signature.match(window.head):
             continue
         try:
@@ -99,7 +99,7 @@ def _find_format(window: ReadCache, format: str | None) -> Format:
         else f"the file format is not known: the file starts with {window.head[:8]!r}",
         offset=0,
         structure="signature",
-        hint=foreign[1] if foreign else f"Supported formats: {', '.join(formats)}",
+        hint=foreign[1] if foreign else f"Supported formats: {', '.join(installed_formats())}",
     )
 
 

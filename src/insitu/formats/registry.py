@@ -3,23 +3,23 @@
 The formats of this package and those of other packages are registered alike: by a name and, as
 text, the place of a `Format`. Other packages declare theirs as entry points in the group
 `insitu.formats` (see `docs/own_format.md`). Importing `insitu` imports no format. A file imports
-only those formats whose signature its first bytes match.
+only those formats whose signature its first bytes match, and asks for other packages only if no
+format of this one reads it: looking for entry points takes as long as ten scans.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from insitu.errors import UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.model import VirtualGroup
 
-__all__ = ["FORMATS", "GROUP", "Format", "RegisteredFormat", "Scan", "installed_formats", "load_format"]
+__all__ = ["FORMATS", "GROUP", "Format", "RegisteredFormat", "Scan", "installed_formats", "iter_formats", "load_format"]
 
 GROUP = "insitu.formats"
 """The group of entry points in which other packages declare their formats."""
@@ -51,8 +51,14 @@ class Format(NamedTuple):
 class RegisteredFormat(NamedTuple):
     """One row of the registry."""
 
-    entry_point: EntryPoint
+    name: str
+    """Of the format."""
+    module: str
     """Where the `Format` is."""
+    attribute: str
+    """Its name there."""
+    package: str
+    """The package that brings it, for messages."""
     signature: re.Pattern[bytes]
     """Matches the first bytes of every file of the format, and perhaps of others: `Format.matches`
     decides. Formats whose signature does not match are not imported.
@@ -60,8 +66,9 @@ class RegisteredFormat(NamedTuple):
 
 
 def _row(name: str, target: str, signature: bytes) -> tuple[str, RegisteredFormat]:
-    point = EntryPoint(name, f"insitu.formats.{target}", GROUP)
-    return name, RegisteredFormat(point, re.compile(signature, re.DOTALL))
+    module, _, attribute = target.partition(":")
+    place = f"insitu.formats.{module}"
+    return name, RegisteredFormat(name, place, attribute, "insitu", re.compile(signature, re.DOTALL))
 
 
 # In the order in which they are tried: archives before all formats that a member at their beginning
@@ -85,13 +92,28 @@ FORMATS: dict[str, RegisteredFormat] = dict(
 
 @cache
 def _third_party_formats() -> dict[str, RegisteredFormat]:
+    from importlib.metadata import entry_points  # not at the top: slow to import
+
     anything = re.compile(b"")
-    return {point.name: RegisteredFormat(point, anything) for point in entry_points(group=GROUP)}
+    return {
+        point.name: RegisteredFormat(
+            point.name, point.module, point.attr or "", point.value if point.dist is None else point.dist.name, anything
+        )
+        for point in entry_points(group=GROUP)
+    }
+
+
+def iter_formats() -> Iterator[RegisteredFormat]:
+    """Yield the formats in the order in which they are tried: those of this package, then those of
+    other installed packages, which are looked for when they are reached.
+    """
+    yield from FORMATS.values()
+    yield from (row for name, row in _third_party_formats().items() if name not in FORMATS)
 
 
 def installed_formats() -> dict[str, RegisteredFormat]:
-    """Return all formats by name: those of this package, then those of other installed packages."""
-    return {**FORMATS, **{name: row for name, row in _third_party_formats().items() if name not in FORMATS}}
+    """Return all formats by name, in the order in which they are tried."""
+    return {row.name: row for row in iter_formats()}
 
 
 def load_format(row: RegisteredFormat) -> Format:
@@ -102,22 +124,18 @@ def load_format(row: RegisteredFormat) -> Format:
     UnsupportedError
         If its package cannot be imported, or gives something that is not a `Format`.
     """
-    point = row.entry_point
     try:
-        import_before_fork(point.module)
-        found = point.load()
+        found: Any = import_before_fork(row.module)
+        for name in filter(None, row.attribute.split(".")):
+            found = getattr(found, name)
     except Exception as problem:  # whatever a foreign package raises when it is imported
         raise UnsupportedError(
-            f"the format {point.name!r} of {_package(point)} cannot be loaded: {problem!r}",
+            f"the format {row.name!r} of {row.package} cannot be loaded: {problem!r}",
             hint="Update or uninstall that package",
         ) from problem
     if not (callable(getattr(found, "matches", None)) and callable(getattr(found, "scan", None))):
         raise UnsupportedError(
-            f"the format {point.name!r} of {_package(point)} is not an insitu.formats.Format but {found!r}",
+            f"the format {row.name!r} of {row.package} is not an insitu.formats.Format but {found!r}",
             hint="Update or uninstall that package",
         )
     return found  # type: ignore[no-any-return]
-
-
-def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else point.value

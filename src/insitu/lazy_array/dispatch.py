@@ -1,9 +1,9 @@
 """Dispatch of NumPy's functions and ufuncs on virtual arrays: registry and fallback.
 
-`numpy_functions`, `reductions` and `einsum` register what they implement with `implements`; the
-package imports them. An implementation that cannot do what a call asks for returns NotImplemented.
-Then, and for every function that is not registered, NumPy computes on the values: read if they are
-few, as a Dask array if they are many.
+The modules in `MODULES` register what they implement with `implements`. They are imported for the
+first function that is called: to open and read an array takes none of them. An implementation that
+cannot do what a call asks for returns NotImplemented. Then, and for every function that is not
+registered, NumPy computes on the values: read if they are few, as a Dask array if they are many.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from insitu.forking import import_before_fork
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.load_values import refuse_write, values_or_dask
 
 __all__ = ["call_function", "call_ufunc", "compute_in_place", "implements", "own_result", "to_computable"]
 
 Function = Callable[..., Any]
+MODULES = ("numpy_operations", "numpy_functions", "numpy_reductions", "einsum")
 IMPLEMENTATIONS: dict[Any, Function] = {}
 """NumPy's function or ufunc: what does its work on virtual arrays."""
+_ready = False
+"""Whether the modules are imported."""
 UFUNC_REDUCTIONS: dict[Any, Function] = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
 """Which function does what `ufunc.reduce` does."""
 
@@ -37,7 +41,7 @@ def implements(*functions: Function) -> Callable[[Function], Function]:
 
 def call_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of NumPy's functions."""
-    implementation = IMPLEMENTATIONS.get(func)
+    implementation = (IMPLEMENTATIONS if _ready else _import_implementations()).get(func)
     if implementation is not None:
         result = implementation(*args, **kwargs)
         if result is not NotImplemented:
@@ -52,6 +56,15 @@ def call_function(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any])
             raise refuse_write(f"{func.__name__} writes to a virtual array") from None
         raise
     return own_result(result, inputs)
+
+
+def _import_implementations() -> dict[Any, Function]:
+    """Return what is registered, when all modules that register something are imported."""
+    global _ready
+    for name in MODULES:
+        import_before_fork(f"insitu.lazy_array.{name}")
+    _ready = True
+    return IMPLEMENTATIONS
 
 
 def own_result(result: Any, inputs: tuple[Any, ...]) -> Any:

@@ -28,13 +28,13 @@ from insitu.expressions.evaluate import read_all, read_and_keep
 from insitu.expressions.moves import AddDimension, DropDimension, Repeat, SelectEach, StructuralMove, Transpose
 from insitu.expressions.nodes import Moved, Stored, without_moves
 from insitu.expressions.point_selection import SelectPoints, TooManyPointsError, index_pointwise
+from insitu.forking import import_before_fork
 from insitu.lazy_array.at_once import call_at_once, move_at_once
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc, compute_in_place
 from insitu.lazy_array.load_values import fingerprint, values_or_dask, write_values
 from insitu.lazy_array.methods import Methods
 from insitu.lazy_array.numpy_indexing import select
-from insitu.lazy_array.representation import format_html, format_line, format_text
 from insitu.model import normalise_axes
 from insitu.process_options import options
 from insitu.reading import read_points
@@ -319,16 +319,21 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return fingerprint(self.node)
 
     def __repr__(self) -> str:
-        return format_text(self)
+        return str(_representation().format_text(self))
 
     def __format__(self, spec: str) -> str:
         return format(self.read(), spec) if spec and not self.ndim else super().__format__(spec)
 
     def _repr_inline_(self, max_width: int) -> str:
-        return format_line(self, max_width)
+        return str(_representation().format_line(self, max_width))
 
     def _repr_html_(self) -> str:
-        return format_html(self)
+        return str(_representation().format_html(self))
+
+
+def _representation() -> Any:
+    """Return what shows arrays, which draws pictures: it is imported for the first that is shown."""
+    return import_before_fork("insitu.lazy_array.representation")
 
 
 @dataclass(frozen=True, slots=True)

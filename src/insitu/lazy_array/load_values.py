@@ -12,12 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from xarray.core import indexing  # no public name: see duck_array
 
-from insitu.engines.dask import import_dask
 from insitu.errors import InsituError
-from insitu.expressions.chunk_grid import uniform_chunks
 from insitu.expressions.evaluate import read_all, read_and_keep
 from insitu.expressions.nodes import Expression, Stored, to_rows
-from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.process_options import options
 from insitu.scanning.member import in_memory
@@ -121,6 +118,11 @@ def to_dask(array: DeferredValues, chunks: Any = None, *, inline_array: bool = F
     inline_array
         As for `dask.array.from_array`.
     """
+    # Not at the top: only Dask needs them.
+    from insitu.engines.dask import import_dask
+    from insitu.expressions.chunk_grid import uniform_chunks
+    from insitu.lazy_array.dask_blocks import choose_blocks, choose_reads
+
     dask_array = import_dask("dask.array", "chunks=")
     if chunks is None or (isinstance(chunks, str) and chunks == "auto"):
         chunks = choose_blocks(array.node)

@@ -6,12 +6,17 @@ combines files. So the result is what combining all files anew would give, but o
 scanned and only new rows are written.
 """
 
-from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-from insitu.maintenance.checking import check
-from insitu.maintenance.compacting import compact
-from insitu.maintenance.dropping import drop
-from insitu.maintenance.refreshing import refresh
-from insitu.maintenance.saving import convert, nest_groups, rename_sources, rollback, save_tree, saved_recipe
+from typing import TYPE_CHECKING
+
+from insitu.forking import lazy_attributes
+
+if TYPE_CHECKING:
+    from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
+    from insitu.maintenance.checking import check
+    from insitu.maintenance.compacting import compact
+    from insitu.maintenance.dropping import drop
+    from insitu.maintenance.refreshing import refresh
+    from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
     "append_member",
@@ -22,10 +27,29 @@ __all__ = [
     "drop",
     "empty_append_report",
     "known_files",
-    "nest_groups",
     "refresh",
     "rename_sources",
     "rollback",
     "save_tree",
     "saved_recipe",
 ]
+
+# What only opens and reads an archive imports none of it.
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "append_member": "insitu.maintenance.append_files",
+        "append_tree": "insitu.maintenance.append_files",
+        "check": "insitu.maintenance.checking",
+        "compact": "insitu.maintenance.compacting",
+        "convert": "insitu.maintenance.saving",
+        "drop": "insitu.maintenance.dropping",
+        "empty_append_report": "insitu.maintenance.append_files",
+        "known_files": "insitu.maintenance.append_files",
+        "refresh": "insitu.maintenance.refreshing",
+        "rename_sources": "insitu.maintenance.saving",
+        "rollback": "insitu.maintenance.saving",
+        "save_tree": "insitu.maintenance.saving",
+        "saved_recipe": "insitu.maintenance.saving",
+    },
+)

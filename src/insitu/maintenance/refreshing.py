@@ -19,8 +19,9 @@ from insitu.errors import CombineError, SourceError, StaleSourceError, Unsupport
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
 from insitu.maintenance.rebuild import rebuild
-from insitu.maintenance.saving import nest_groups, save_tree
+from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
+from insitu.model.group import nest_groups
 from insitu.open_options import ScanOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member

@@ -13,6 +13,7 @@ from insitu.combining.file_names import one_location
 from insitu.combining.recipe import Recipe
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualGroup
+from insitu.model.group import nest_groups
 from insitu.open_options import ScanOptions
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
@@ -21,7 +22,7 @@ from insitu.scanning.stored_view import zarr_tree
 if TYPE_CHECKING:
     from insitu.references import RollbackReport
 
-__all__ = ["convert", "nest_groups", "rename_sources", "rollback", "save_tree", "saved_recipe"]
+__all__ = ["convert", "rename_sources", "rollback", "save_tree", "saved_recipe"]
 
 
 def save_tree(
@@ -72,20 +73,6 @@ def saved_recipe(target: str, storage_options: Mapping[str, Any] | None = None) 
 
     document = references.recipe_of(target, storage_options=storage_options)
     return None if document is None else Recipe.from_document(document)
-
-
-def nest_groups(groups: Mapping[str, VirtualGroup]) -> VirtualGroup:
-    """Return the tree that groups by path make. Parents must come before their children."""
-    children: dict[str, list[str]] = {path: [] for path in groups}
-    for path in groups:
-        if path:
-            children[path.rpartition("/")[0]].append(path)
-
-    def build(path: str) -> VirtualGroup:
-        inner = {child.rpartition("/")[2]: build(child) for child in children[path]}
-        return replace(groups[path], groups=inner)
-
-    return build("")
 
 
 def convert(

@@ -12,7 +12,7 @@ from insitu.model.description import Row, count_text, describe_html, describe_te
 from insitu.model.format_details import GroupDetails
 from insitu.model.source import Source
 
-__all__ = ["VirtualGroup", "hint_for_names"]
+__all__ = ["VirtualGroup", "hint_for_names", "nest_groups"]
 
 NO_DETAILS = GroupDetails()
 MAX_GROUPS = 4
@@ -111,6 +111,20 @@ def _contents(group: VirtualGroup) -> str:
     """Return how many variables and groups a group has, with those below."""
     arrays, groups = sum(1 for _ in group.all_arrays()), sum(1 for _ in group.walk()) - 1
     return count_text(arrays, "variable") + (f" in {count_text(groups + 1, 'group')}" if groups else "")
+
+
+def nest_groups(groups: Mapping[str, VirtualGroup]) -> VirtualGroup:
+    """Return the tree that groups by path make. Parents must come before their children."""
+    children: dict[str, list[str]] = {path: [] for path in groups}
+    for path in groups:
+        if path:
+            children[path.rpartition("/")[0]].append(path)
+
+    def build(path: str) -> VirtualGroup:
+        inner = {child.rpartition("/")[2]: build(child) for child in children[path]}
+        return replace(groups[path], groups=inner)
+
+    return build("")
 
 
 def hint_for_names(paths: Sequence[str], requested: Collection[str]) -> str:

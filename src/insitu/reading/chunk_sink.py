@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from insitu.codecs import Decoder
+from insitu.codecs.chain import Decoder
 from insitu.model import Packing
 from insitu.reading.tile_plan import ChunkGroup, Position, TilePlan
 from insitu.sources import ByteSource

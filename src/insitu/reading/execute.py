@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
 from insitu.cf.unpack import unpack
-from insitu.codecs import Decoder
+from insitu.codecs.chain import Decoder
 from insitu.codecs.outside_values import Fetch
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import InsituError

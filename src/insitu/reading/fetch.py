@@ -11,7 +11,7 @@ import numpy.typing as npt
 from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import TruncatedError
-from insitu.sources import ByteSource, CachedSource, is_local, read_all
+from insitu.sources import ByteSource, is_local, read_all
 from insitu.sources.protocol import ReadsInto, ReadsRanges
 
 __all__ = ["FETCH_SLOT", "fetch_rows", "read_exactly_into"]
@@ -63,9 +63,9 @@ def fetch_rows(
     if isinstance(source, ReadsRanges) and (fetched := _fetch_batch(source, offset, length, reach, keep)) is not None:
         return fetched
     begins = np.ones(len(offset), bool)
-    # A cached source is keyed by range: rows are not merged, so that any selection finds the same
+    # A cache on disk is keyed by range: rows are not merged, so that any selection finds the same
     # chunk again.
-    if not isinstance(source, CachedSource):
+    if not getattr(source, "keeps_ranges", False):
         begins[1:] = offset[1:] > reach[:-1]
     starts = np.flatnonzero(begins)
     lows = offset[starts]

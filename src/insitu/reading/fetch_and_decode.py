@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
-from insitu.codecs import Decoder, prepare
+from insitu.codecs.chain import Decoder, prepare
 from insitu.codecs.chunk_batch import take_chunks
 from insitu.errors import InsituError, NotFoundError
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Encoding

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
-from insitu.codecs import Decoder, prepare
+from insitu.codecs.chain import Decoder, prepare
 from insitu.errors import CodecError
 from insitu.forking import cached_property
 from insitu.model import (

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.unpack import unpack
-from insitu.codecs import decode
+from insitu.codecs.chain import decode
 from insitu.codecs.chunk_batch import ChunkBatch
 from insitu.errors import InsituError, TruncatedError
 from insitu.model import IDENTITY, Columns, Packing, Source, VirtualArray

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.unpack import get_unpacker
-from insitu.codecs import Decoder
 from insitu.codecs.buffer_spec import Data
+from insitu.codecs.chain import Decoder
 from insitu.codecs.libraries import find_function
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.model import Packing

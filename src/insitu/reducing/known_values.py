@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from insitu.codecs import Decoder
+from insitu.codecs.chain import Decoder
 from insitu.model.axis import Indices
 from insitu.reading.fetch_and_decode import NO_SOURCE, PlanExecution
 from insitu.reading.scatter import pick

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.unpack import unpack
-from insitu.codecs import Decoder
+from insitu.codecs.chain import Decoder
 from insitu.codecs.chunk_batch import take_chunks
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError

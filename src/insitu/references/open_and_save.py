@@ -18,12 +18,16 @@ from insitu.errors import FormatError, NotFoundError, UnsupportedError, error_co
 from insitu.model import VirtualGroup
 from insitu.references.atomic_write import open_atomic
 from insitu.references.directory_swap import find_interrupted_swap
-from insitu.references.icechunk import has_version, is_repository, open_icechunk, write_icechunk
+from insitu.references.icechunk import is_repository
+from insitu.references.icechunk.repository_reader import has_version, open_icechunk
+from insitu.references.icechunk.repository_writer import write_icechunk
 from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
 from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk.parquet import RECORD_SIZE, read_parquet, write_parquet
 from insitu.references.list_objects import list_written_cells
-from insitu.references.store import NAME, is_unfinished, open_store, write_store
+from insitu.references.store.root import NAME
+from insitu.references.store.store_reader import open_store
+from insitu.references.store.store_writer import is_unfinished, write_store
 from insitu.references.urls import UrlResolver, absolute_url, relative_to
 from insitu.references.zarr_blocks import ZarrExport
 from insitu.sources import ByteSource, open_source, read_all

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import decode
+from insitu.codecs.chain import decode
 from insitu.codecs.registry import OUTSIDE_VALUES
 from insitu.errors import UnsupportedError, error_context
 from insitu.model import INLINE, ChunkLocations, Codec, Columns, Encoding, Tile, VirtualArray

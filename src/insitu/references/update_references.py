@@ -11,7 +11,8 @@ from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
 from insitu.references.list_objects import list_written_cells
 from insitu.references.open_and_save import detect_format
-from insitu.references.store import StoreUpdate, open_store, read_document, restore_previous, saved_recipe
+from insitu.references.store.store_reader import open_store, read_document, saved_recipe
+from insitu.references.store.store_writer import StoreUpdate, restore_previous
 from insitu.references.urls import absolute_url, relative_to, with_other_files
 
 __all__ = [

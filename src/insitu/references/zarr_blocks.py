@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import decode
+from insitu.codecs.chain import decode
 from insitu.errors import InsituError, TruncatedError, UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.model import INLINE, UNWRITTEN, ChunkLocations, VirtualGroup

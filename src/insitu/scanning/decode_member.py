@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xarray
 
-from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable
+from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES, decode_variable, decoding_warning
 from insitu.cf.numbers import fill_values
 from insitu.cf.unpack import unpack
 from insitu.errors import CodecError, InsituError
@@ -315,7 +314,7 @@ def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -
         return Variable(file.array.dims, texts.astype(dtype), dict(attributes), {"dtype": dtype})
     decoded, missing, notes = fill_values(marks, dtype)
     for note in notes:
-        warnings.warn(f"variable {file.name!r} {note}", xarray.SerializationWarning, stacklevel=2)
+        warnings.warn(f"variable {file.name!r} {note}", decoding_warning(), stacklevel=2)
     data = unpack(
         texts.astype(object), Packing(kind=PackingKind(dtype="object", masked="object", missing=tuple(missing)))
     )

@@ -1,11 +1,11 @@
 """Cache of scans on disk: the second time that an archive is opened, its files are not scanned.
 
-An entry is an insitu store, found by two hashes. The *key* covers what was asked for: the URLs, the
-options that change the result, endpoints and credentials. The *identity* covers the versions of insitu
-and of plug-in formats, and the state of every file that the scan touched, external links and missing
-files included: size, modification and change time in nanoseconds, inode and device; of a remote
-object, size and ETag, for which it is asked once. A file that changes gives another identity, so an
-entry is never outdated; it is only not found any more. What has no ETag is not cached.
+An entry is an archive, as a file or as an insitu store, found by two hashes. The *key* covers what was
+asked for: the URLs, the options that change the result, endpoints and credentials. The *identity*
+covers the versions of insitu and of plug-in formats, and the state of every file that the scan touched,
+external links and missing files included: size, modification and change time in nanoseconds, inode and
+device; of a remote object, size and ETag, for which it is asked once. A file that changes gives another
+identity, so an entry is never outdated; it is only not found any more. What has no ETag is not cached.
 
 A file that changed less than two seconds before the scan is not cached: a second change within the
 resolution of its clock would not be noticed. Where a file system reports neither change times nor
@@ -66,7 +66,7 @@ MAX_BYTES = 1 << 30
 """Bytes of all entries."""
 RECENT_NS = 2_000_000_000
 """A file that changed within this time before the scan is not cached."""
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Of the entries; another one is not read."""
 MISSING = (-1, 0, 0, 0, 0)
 """Identity of a file that does not exist."""
@@ -84,7 +84,7 @@ class CachedScan:
     """An entry of the cache, open: it is not deleted before the process ends."""
 
     store: str
-    """Path of the insitu store."""
+    """Path of what was written."""
     notes: dict[str, Any]
     """What was noted beside it."""
 
@@ -156,7 +156,7 @@ class ScanCache:
             return None
         with suppress(OSError):
             os.utime(entry)  # used now
-        return CachedScan(str(entry / "scan.insitu"), notes)
+        return CachedScan(str(entry / "scan"), notes)
 
     def put(
         self,
@@ -178,7 +178,7 @@ class ScanCache:
         urls
             The files that were asked for.
         write
-            Writes the insitu store at a path.
+            Writes the archive at a path.
         notes
             What is noted beside it, as JSON.
         versions
@@ -195,7 +195,7 @@ class ScanCache:
         part = self.folder / f"part-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}"
         try:
             part.mkdir(mode=0o700)
-            write(str(part / "scan.insitu"))
+            write(str(part / "scan"))
             (part / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
             (part / "title").write_text(_make_title(urls), encoding="utf-8")
             (part / "lock").touch()

@@ -15,7 +15,8 @@ from insitu.formats.containers import parse_entry_url
 from insitu.model import VirtualGroup, count_cells
 from insitu.open_options import ScanOptions
 from insitu.scanning.scan_url import can_be_collection, scan_stored
-from insitu.sources import CountingSource, open_source
+from insitu.sources import open_source
+from insitu.sources.counting_source import CountingSource
 
 __all__ = ["ScanEstimate", "estimate_scan", "scan_counting_requests"]
 

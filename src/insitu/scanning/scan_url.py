@@ -157,7 +157,7 @@ def _scan_collection(url: str, options: ScanOptions) -> VirtualGroup | None:
     stored = scan_folder(url, request)
     if stored is not None:
         return stored
-    if url.endswith("/") and references.is_repository(url, storage_options):
+    if url.endswith("/") and references.repository_exists(url, storage_options):
         found = references.open_references(url, format="icechunk", **opening)
         with error_context(url=url):
             return None if found is None else request.select(found)

@@ -10,22 +10,15 @@
 | `expand_urls` | the files that globs, prefixes and lists name |
 | `trace` | what all sources did: requests, bytes, latency, retries, cache hits |
 
-The remote sources are imported on first use: a local scan does not wait for HTTP and cloud
-libraries.
+What is not local is imported on first use: a local scan does not wait for HTTP and cloud libraries.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from insitu.sources.cached_source import CachedSource
-from insitu.sources.coalesce import MergedRanges, merge_ranges, worthwhile_gap
-from insitu.sources.counting_source import CountingSource
-from insitu.sources.disk_cache import DiskCache
+from insitu.forking import lazy_attributes
 from insitu.sources.filelike import FileLikeSource
-from insitu.sources.fsspec_source import FsspecSource
-from insitu.sources.globs import expand_urls
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
 from insitu.sources.protocol import ByteSource, Range, WrappedSource, read_into, read_tail
@@ -35,6 +28,12 @@ from insitu.sources.storage_options import detach_secrets
 from insitu.sources.tracing import Trace, trace
 
 if TYPE_CHECKING:
+    from insitu.sources.cached_source import CachedSource
+    from insitu.sources.coalesce import MergedRanges, merge_ranges, worthwhile_gap
+    from insitu.sources.counting_source import CountingSource
+    from insitu.sources.disk_cache import DiskCache
+    from insitu.sources.fsspec_source import FsspecSource
+    from insitu.sources.globs import expand_urls
     from insitu.sources.http.http_source import HttpSource
     from insitu.sources.object_store.object_source import ObjectSource
     from insitu.sources.retry_policy import RetryPolicy
@@ -69,14 +68,19 @@ __all__ = [
     "worthwhile_gap",
 ]
 
-_LATE = {
-    "HttpSource": "insitu.sources.http.http_source",
-    "ObjectSource": "insitu.sources.object_store.object_source",
-    "RetryPolicy": "insitu.sources.retry_policy",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "CachedSource": "insitu.sources.cached_source",
+        "CountingSource": "insitu.sources.counting_source",
+        "DiskCache": "insitu.sources.disk_cache",
+        "FsspecSource": "insitu.sources.fsspec_source",
+        "HttpSource": "insitu.sources.http.http_source",
+        "MergedRanges": "insitu.sources.coalesce",
+        "ObjectSource": "insitu.sources.object_store.object_source",
+        "RetryPolicy": "insitu.sources.retry_policy",
+        "expand_urls": "insitu.sources.globs",
+        "merge_ranges": "insitu.sources.coalesce",
+        "worthwhile_gap": "insitu.sources.coalesce",
+    },
+)

@@ -44,6 +44,8 @@ class CachedSource(WrappedSource):
         Of the credentials it is read with (see `cache_scope`): what others have read is not given.
     """
 
+    keeps_ranges = True
+
     def __init__(self, source: ByteSource, cache: DiskCache, expected: Source | None = None, scope: str = "") -> None:
         super().__init__(source)
         self.cache = cache

@@ -9,7 +9,6 @@ response said of it, and every later response must agree.
 from __future__ import annotations
 
 import warnings
-from email.utils import formatdate
 from typing import Any
 
 from insitu.errors import InsituWarning, StaleSourceError
@@ -78,6 +77,8 @@ class ObjectIdentity:
             return {"If-Match": self.etag}
         modified = self._facts.get("modified")
         if modified is not None and "etag" not in self._facts:
+            from email.utils import formatdate  # not at the top: imports sockets
+
             return {"If-Unmodified-Since": formatdate(modified, usegmt=True)}
         return {}
 

@@ -112,6 +112,8 @@ class SourceBase:
 
     _url: str
     _size: int
+    keeps_ranges: bool = False
+    """Whether ranges are found again as they were read, so that they are better not merged."""
 
     @property
     def url(self) -> str:

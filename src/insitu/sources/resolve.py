@@ -15,9 +15,7 @@ from insitu.errors import InsituError, NotFoundError, SourceError
 from insitu.model import Source
 from insitu.sources.access_policy import has_access_policy
 from insitu.sources.address import Address, bucket_address, file_url_path, host_of, is_remote, scheme_of, web_address
-from insitu.sources.cached_source import CachedSource, cache_for, cache_scope
 from insitu.sources.filelike import SCHEME, FileLike, FileLikeSource, find_file_object, source_from_file
-from insitu.sources.fsspec_source import FsspecSource
 from insitu.sources.identity import check_identity
 from insitu.sources.local import LocalSource
 from insitu.sources.memory import MemorySource
@@ -25,9 +23,9 @@ from insitu.sources.opened_urls import note_opened
 from insitu.sources.protocol import ByteSource
 from insitu.sources.redaction import redact_url
 from insitu.sources.storage_options import has_credentials, http_settings, options_for
-from insitu.sources.throttle import throttle_for
 
 if TYPE_CHECKING:
+    from insitu.sources.fsspec_source import FsspecSource
     from insitu.sources.object_store.object_source import ObjectSource
 
 __all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]
@@ -151,13 +149,19 @@ def request_bytes(source: ByteSource | str) -> int:
     if isinstance(source, str):
         if not is_remote(source):
             return _LOCAL_REQUEST
+        from insitu.sources.throttle import throttle_for  # not at the top: files need none of it
+
         address = bucket_address(source)
         return throttle_for(address.place if address is not None else host_of(source)).request_bytes
     inner = _innermost(source)
     cost = getattr(inner, "request_bytes", None)
     if isinstance(cost, int):
         return cost
-    return _LOCAL_REQUEST if is_local(inner) else throttle_for(host_of(inner.url)).request_bytes
+    if is_local(inner):
+        return _LOCAL_REQUEST
+    from insitu.sources.throttle import throttle_for
+
+    return throttle_for(host_of(inner.url)).request_bytes
 
 
 _LOCAL_REQUEST = 16 << 10
@@ -174,7 +178,7 @@ def _innermost(source: ByteSource) -> ByteSource:
 def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:
     scheme = scheme_of(url)
     if scheme == "::" and not os.path.exists(url):
-        return FsspecSource(url, _fsspec_options(options))
+        return _open_fsspec(url, options)
     if scheme is None or scheme == "::":
         return LocalSource(os.path.expanduser(url))
     if scheme in ("file", "local"):
@@ -187,7 +191,7 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
         except NotFoundError:
             # fsspec has a memory of its own, under the same scheme.
             try:
-                return FsspecSource(url, _fsspec_options(options))
+                return _open_fsspec(url, options)
             except InsituError:
                 raise NotFoundError("there is no such object in memory", url=url) from None
     address = bucket_address(url)
@@ -201,20 +205,23 @@ def _open_url(url: str, options: dict[str, Any], expected: Source | None) -> Byt
     if address is not None:
         signed = _open_signed(url, address, options, expected)
         return _with_disk_cache(url, signed or _open_object(url, address, options, expected), options, expected)
-    source = FsspecSource(url, _fsspec_options(options))
+    source = _open_fsspec(url, options)
     if expected is not None:
         check_identity(expected, source.describe())
     return _with_disk_cache(url, source, options, expected)
 
 
 def _with_disk_cache(url: str, source: ByteSource, options: Mapping[str, Any], expected: Source | None) -> ByteSource:
+    from insitu.sources.cached_source import CachedSource, cache_for, cache_scope  # what is remote has a cache
+
     cache = cache_for(options)
     return source if cache is None else CachedSource(source, cache, expected, cache_scope(url, options))
 
 
-def _fsspec_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are passed on to fsspec."""
-    return {name: value for name, value in options.items() if name != "cache"}
+def _open_fsspec(url: str, options: Mapping[str, Any]) -> FsspecSource:
+    from insitu.sources.fsspec_source import FsspecSource  # not at the top: files need none of it
+
+    return FsspecSource(url, {name: value for name, value in options.items() if name != "cache"})
 
 
 def _open_web(url: str, options: dict[str, Any], expected: Source | None) -> ByteSource:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from insitu.cancellation import cap_to_deadline, check_deadline
@@ -183,6 +182,8 @@ def retry_after(value: str | None, now: float) -> float | None:
         return None
     if value.strip().isdecimal():
         return float(value)
+    from email.utils import parsedate_to_datetime  # not at the top: imports sockets
+
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now)
     except (ValueError, OverflowError):

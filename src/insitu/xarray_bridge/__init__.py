@@ -11,9 +11,9 @@ a dataset that holds both Dask arrays and virtual ones cannot be loaded (call `d
 are Dask arrays).
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from insitu.forking import lazy_attributes
 from insitu.xarray_bridge.open_functions import open_dataset, open_datatree, open_groups, open_mfdataset
 
 if TYPE_CHECKING:
@@ -32,16 +32,13 @@ __all__ = [
     "options",
 ]
 
-_LATE = {
-    "InsituAccessor": "insitu.xarray_bridge.accessor",
-    "LazyArray": "insitu.lazy_array.duck_array",
-    "Options": "insitu.process_options",
-    "options": "insitu.process_options",
-}
-"""Imported when first asked for: opening functions are named without them."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Opening functions are named without what opens.
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "InsituAccessor": "insitu.xarray_bridge.accessor",
+        "LazyArray": "insitu.lazy_array.duck_array",
+        "Options": "insitu.process_options",
+        "options": "insitu.process_options",
+    },
+)

@@ -1,4 +1,8 @@
-"""The accessors `ds.insitu` and `da.insitu`: sources, references, saving, statistics."""
+"""The accessors `ds.insitu` and `da.insitu`: sources, references, saving, statistics.
+
+Every dataset that is opened gets one, so statistics and explanations are imported when they are asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,24 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import xarray
 
-from insitu.combining.survey import Report, Survey
+from insitu import maintenance
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.lazy_array.explain import Explanation
-from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
-from insitu.maintenance import append_member, save_tree
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
-from insitu.reducing.query import ReductionQuery
-from insitu.reducing.statistics import STATISTICS
 from insitu.scanning.saved_members import tree_from_member
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
-from insitu.xarray_bridge.distributions import histogram, quantile
-from insitu.xarray_bridge.explain_dataset import DatasetExplanation, explain_dataset, explain_variable
-from insitu.xarray_bridge.grouped_accessor import Grouped
 from insitu.xarray_bridge.origin import Origin, recipe_of
-from insitu.xarray_bridge.template_dataset import call_method, dims_of_variable
-from insitu.xarray_bridge.weighted_accessor import Weighted
 
 if TYPE_CHECKING:
+    from insitu.combining.survey import Report, Survey
+    from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
+    from insitu.xarray_bridge.explain_dataset import DatasetExplanation
+    from insitu.xarray_bridge.grouped_accessor import Grouped
+    from insitu.xarray_bridge.weighted_accessor import Weighted
 
 __all__ = ["InsituAccessor"]
 
@@ -126,7 +125,7 @@ class InsituAccessor:
             If the format cannot hold some variable: which, because of which files, and what to do.
         """
         options = self._options(storage_options)
-        save_tree(
+        maintenance.save_tree(
             self.tree(),
             target,
             format=format,
@@ -161,7 +160,8 @@ class InsituAccessor:
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
-        return append_member(to_member(self._dataset), fspath(target), dim, storage_options=options, **how)
+        member = to_member(self._dataset)
+        return maintenance.append_member(member, fspath(target), dim, storage_options=options, **how)
 
     def tree(self) -> VirtualGroup:
         """Return the dataset as a group of virtual arrays; values in memory are inline."""
@@ -206,7 +206,7 @@ class InsituAccessor:
             raise ValueError(
                 "only the very dataset that insitu.open_mfdataset returned has a report, not those made from it"
             )
-        if not isinstance(self.survey, Survey):
+        if callable(self.survey):
             self.survey = self.survey()
         return self.survey.report()
 
@@ -236,6 +236,8 @@ class InsituAccessor:
         --------
         >>> ds.insitu.explain(ds.pr * 86400 > 20, "sum", "time")  # doctest: +SKIP
         """
+        from insitu.xarray_bridge.explain_dataset import explain_dataset, explain_variable
+
         if array is None:
             return explain_dataset(self._dataset, reduction, dim)
         return explain_variable(self._dataset[array] if isinstance(array, str) else array, reduction, dim)
@@ -259,6 +261,8 @@ class InsituAccessor:
         xarray.Dataset
             Variables `tas_mean`, `tas_max`, …
         """
+        from insitu.reducing import STATISTICS
+
         names = [methods] if isinstance(methods, str) else list(methods)
         if unknown := set(how) - {option for method in _names_for_stats() for option in STATISTICS[method].options}:
             raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
@@ -277,6 +281,8 @@ class InsituAccessor:
 
         Results are those of `Dataset.weighted`.
         """
+        from insitu.xarray_bridge.weighted_accessor import Weighted
+
         return Weighted(self._dataset, weights)
 
     def groupby(self, group: Any = None, **how: Any) -> Grouped:
@@ -284,15 +290,20 @@ class InsituAccessor:
 
         Results are those of `Dataset.groupby`.
         """
-        return Grouped(self._dataset, lambda dataset: dataset.groupby(group, **how))
+        return self._reduce_groups(lambda dataset: dataset.groupby(group, **how))
 
     def groupby_bins(self, group: Any, bins: Any, **how: Any) -> Grouped:
         """Return the same for `Dataset.groupby_bins`."""
-        return Grouped(self._dataset, lambda dataset: dataset.groupby_bins(group, bins, **how))
+        return self._reduce_groups(lambda dataset: dataset.groupby_bins(group, bins, **how))
 
     def resample(self, indexer: Any = None, **how: Any) -> Grouped:
         """Return the same for `Dataset.resample`."""
-        return Grouped(self._dataset, lambda dataset: dataset.resample(indexer, **how))
+        return self._reduce_groups(lambda dataset: dataset.resample(indexer, **how))
+
+    def _reduce_groups(self, group: Callable[[xarray.Dataset], Any]) -> Grouped:
+        from insitu.xarray_bridge.grouped_accessor import Grouped
+
+        return Grouped(self._dataset, group)
 
     def histogram(self, edges: Any, dim: Any = None, weights: Any = None) -> xarray.Dataset:
         """Return how many values of every numeric variable lie between edges, each array read once.
@@ -313,6 +324,8 @@ class InsituAccessor:
             The variables with a last dimension `bin`; coordinates `bin` (the middle), `bin_left`,
             `bin_right`.
         """
+        from insitu.xarray_bridge.distributions import histogram
+
         return histogram(self._dataset, edges, dim, weights)
 
     def quantile(
@@ -341,6 +354,8 @@ class InsituAccessor:
             As for `Dataset.quantile`.
         """
         if approximate:
+            from insitu.xarray_bridge.distributions import quantile
+
             return quantile(self._dataset, q, dim, skipna=skipna, keep_attrs=keep_attrs)
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
 
@@ -360,6 +375,10 @@ def _with_dims_and_attributes(
 def _statistics(
     variable: xarray.Variable, methods: Sequence[str], dim: Any, how: Mapping[str, Any]
 ) -> dict[str, xarray.Variable]:
+    from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
+    from insitu.reducing import STATISTICS, ReductionQuery
+    from insitu.xarray_bridge.template_dataset import call_method, dims_of_variable
+
     dims = dims_of_variable(dim, variable)
     kept_dims = tuple(name for name in variable.dims if name not in dims)
     data = duck_array(variable)
@@ -377,6 +396,8 @@ def _statistics(
 
 def _names_for_stats() -> list[str]:
     """Return the names of statistics that need no option, of one value for each element of the result."""
+    from insitu.reducing import STATISTICS
+
     return STATISTICS.names(lambda statistic: statistic.is_plain and statistic.required is None)
 
 

@@ -11,8 +11,6 @@ import xarray
 from insitu.archive import Archive
 from insitu.errors import UnsupportedError
 from insitu.formats import InsituWarning
-from insitu.lazy_array.dask_blocks import choose_blocks_together
-from insitu.lazy_array.load_values import to_dask
 from insitu.open_options import OpenOptions, ShowOptions
 from insitu.reading import ChunkCache, ReadContext
 from insitu.reading.value_cache import Owner, default_value_cache
@@ -154,6 +152,10 @@ def context_of(archive: Archive, cache: ChunkCache | int | bool | None = None) -
 
 def to_dask_dataset(dataset: xarray.Dataset, chunks: Any, inline_array: bool = False) -> xarray.Dataset:
     """Return the dataset with Dask arrays in place of the virtual ones: see `open_dataset`."""
+    # Not at the top: only Dask needs them.
+    from insitu.lazy_array.dask_blocks import choose_blocks_together
+    from insitu.lazy_array.load_values import to_dask
+
     arrays = {
         name: (variable.dims, array)
         for name, variable in dataset.variables.items()

@@ -8,11 +8,12 @@ from typing import Any
 
 import xarray
 
+from insitu import maintenance
 from insitu.archive import Archive
 from insitu.combining.recipe import Recipe
-from insitu.maintenance import nest_groups, save_tree
 from insitu.model import VirtualGroup
 from insitu.model.description import format_bytes
+from insitu.model.group import nest_groups
 from insitu.xarray_bridge.accessor import InsituAccessor
 from insitu.xarray_bridge.origin import Origin
 
@@ -88,7 +89,9 @@ class InsituTreeAccessor:
             origins[""].archive.save(target, format=format, mode=mode, storage_options=options, **how)
             return
         recipe = Recipe(unknown="the tree was changed after it was opened and before it was saved")
-        save_tree(self.tree(), target, format=format, mode=mode, recipe=recipe, storage_options=options, **how)
+        maintenance.save_tree(
+            self.tree(), target, format=format, mode=mode, recipe=recipe, storage_options=options, **how
+        )
 
     def __repr__(self) -> str:
         return (

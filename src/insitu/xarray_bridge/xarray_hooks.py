@@ -313,9 +313,40 @@ HOOKS = (
 
 @cache
 def install_hooks() -> None:
-    """Adapt xarray, once in a process."""
+    """Adapt xarray, once in a process.
+
+    Rolling windows are adapted when the first is made: xarray imports them then, and with them numbagg and
+    numba where these are installed, which takes longer than all else that opening a file imports.
+    """
     for hook in HOOKS:
-        owner = hook.find_owner()
-        if owner is not None:
-            original = getattr(owner, hook.function)
-            setattr(owner, hook.function, wraps(original)(hook.make(original)))
+        if hook.places != ROLLING:
+            _install(hook)
+    for kind in (xarray.Dataset, xarray.DataArray):
+        for name in ("rolling", "cumulative"):
+            setattr(kind, name, _install_before(kind, name))
+
+
+def _install_before(kind: type[Any], name: str) -> Callable[..., Any]:
+    """Return a method that adapts rolling windows, and then does what the method of that name did."""
+    original = getattr(kind, name)
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _install_window_hooks()
+        return original(self, *args, **kwargs)
+
+    return method
+
+
+@cache
+def _install_window_hooks() -> None:
+    for hook in HOOKS:
+        if hook.places == ROLLING:
+            _install(hook)
+
+
+def _install(hook: Hook) -> None:
+    owner = hook.find_owner()
+    if owner is not None:
+        original = getattr(owner, hook.function)
+        setattr(owner, hook.function, wraps(original)(hook.make(original)))

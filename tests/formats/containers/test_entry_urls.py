@@ -1,5 +1,7 @@
 """Can a member of an archive be named wherever a file can: alone, by a pattern, as fsspec chains
 it, from afar?
+
+Modules: formats/containers/open_entries.py
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets
 from insitu.codecs.configuration import integer_field
-from insitu.codecs.libraries import decode_streams
+from insitu.codecs.growing_buffer import decode_streams
 
 __all__ = ["bz2", "lzma"]
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets
-from insitu.codecs.libraries import decode_growing, decode_streams, find_function
+from insitu.codecs.growing_buffer import decode_growing, decode_streams
+from insitu.codecs.libraries import find_function
 from insitu.codecs.linked_libraries import find_decompress
 
 __all__ = ["deflate", "gzip", "zlib"]

@@ -11,7 +11,8 @@ import struct
 import numpy as np
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeStep, Octets, as_octets
-from insitu.codecs.libraries import Function, decode_growing, find_function, library_step, require_function
+from insitu.codecs.growing_buffer import decode_growing, library_step
+from insitu.codecs.libraries import Function, find_function, require_function
 from insitu.errors import CodecError
 
 __all__ = ["brotli", "decode_blocks", "hdf5_lz4", "lz4", "lz4_frame", "lzf", "snappy"]

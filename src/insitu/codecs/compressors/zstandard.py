@@ -7,7 +7,8 @@ numcodecs, which does not return how much it wrote: then the frame itself must d
 from __future__ import annotations
 
 from insitu.codecs.buffer_spec import BufferSpec, Configuration, Data, DecodeFunction, DecodeStep, Octets, as_octets
-from insitu.codecs.libraries import Function, decode_into_buffer, find_function, require_function
+from insitu.codecs.growing_buffer import decode_into_buffer
+from insitu.codecs.libraries import Function, find_function, require_function
 from insitu.codecs.linked_libraries import find_decompress
 from insitu.errors import CodecError
 

@@ -17,7 +17,7 @@ from insitu.errors import UnsupportedError
 from insitu.model import Codec, Columns, Encoding, SparseTable, Tile, VirtualArray, VirtualGroup
 from insitu.sources.protocol import ByteSource, Range, WrappedSource
 
-__all__ = ["ArchiveEntry", "EntrySource", "entry_path", "shift_offsets"]
+__all__ = ["ArchiveEntry", "EntrySource", "shift_offsets"]
 
 
 class ArchiveEntry(NamedTuple):
@@ -31,17 +31,6 @@ class ArchiveEntry(NamedTuple):
     """Why its bytes cannot be read by range; empty: they can."""
     header: int = -1
     """Offset of the local header."""
-
-
-def entry_path(name: str) -> str:
-    """Return an entry's name as a path that does not lead out of the archive.
-
-    Examples
-    --------
-    >>> entry_path("./runs//../jan.nc")
-    'runs/jan.nc'
-    """
-    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
 class EntrySource(WrappedSource):

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from insitu.errors import FormatError, InsituError, SourceError, UnsupportedError, VariableError, error_context
-from insitu.formats.containers.archive_entry import ArchiveEntry, EntrySource, entry_path, shift_offsets
+from insitu.formats.containers.archive_entry import ArchiveEntry, EntrySource, shift_offsets
 from insitu.formats.containers.entry_list import is_tar, is_zip, list_entries, read_entries
+from insitu.formats.containers.entry_urls import entry_path
 from insitu.formats.containers.zarr_folders import ZarrFolder, find_store_roots
 from insitu.formats.containers.zip_entries import find_offsets
 from insitu.formats.detect import scan_window

@@ -26,7 +26,7 @@ from insitu.model.source import SourceSequence
 from insitu.sources import open_source
 from insitu.sources.listing import list_all_objects
 from insitu.sources.threads import gather
-from insitu.zarr_metadata import ChunkKeys
+from insitu.zarr_metadata.keys import ChunkKeys
 
 __all__ = ["KeyedChunks", "KeyedSources", "join_url"]
 

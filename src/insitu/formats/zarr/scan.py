@@ -27,7 +27,7 @@ from insitu.sources.access_policy import check_path
 from insitu.sources.address import folder_of
 from insitu.sources.listing import is_directory, list_subfolders, local_path
 from insitu.sources.threads import gather
-from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.array_document import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import ZarrNode, build_tree, consolidated_documents, parse_nodes
 from insitu.zarr_metadata.json_fields import parse_object
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import decode
+from insitu.codecs.chain import decode
 from insitu.errors import FormatError, NotFoundError, TruncatedError, UnsupportedError, error_context
 from insitu.lru import LruCache
 from insitu.model import UNWRITTEN, Axis, ChunkLocations, ChunkTable, Source

@@ -24,7 +24,7 @@ from insitu.model.axis import Indices
 from insitu.model.chunks import flat_cell_numbers
 from insitu.model.derived_tables import ChunkTableBase
 from insitu.sources import ByteSource, open_source
-from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.array_document import ArrayMetadata
 
 __all__ = ["ZipStore", "ZippedChunks"]
 

@@ -20,7 +20,8 @@ from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.reading.zarr_store.encoded_chunks import EncodedChunks, encode_chunks
 from insitu.reading.zarr_store.stored_chunks import StoredChunks, find_stored_chunks
 from insitu.sources import ByteSource
-from insitu.zarr_metadata import ChunkKeys, to_documents
+from insitu.zarr_metadata import to_documents
+from insitu.zarr_metadata.keys import ChunkKeys
 
 __all__ = ["ByteSpan", "ZarrTree"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import decode
+from insitu.codecs.chain import decode
 from insitu.errors import InsituError, ModelError, NotFoundError, StaleSourceError, UnsupportedError, error_context
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Source, VirtualArray, VirtualGroup
 from insitu.model.cf_attributes import PACKING, TIMES

@@ -48,7 +48,7 @@ from insitu.references.urls import UrlResolver
 from insitu.sources import open_source
 from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
-from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.array_document import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import build_tree, parse_nodes
 
 __all__ = ["ManifestTable", "Snapshot", "has_version", "open_icechunk"]

@@ -25,7 +25,7 @@ from insitu.references.kerchunk.templates import Templates, generate_references
 from insitu.references.url_pool import UrlPool
 from insitu.references.urls import UrlResolver
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
-from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.array_document import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import DOCUMENTS, ZarrNode, build_tree, consolidated_documents, parse_nodes
 from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 

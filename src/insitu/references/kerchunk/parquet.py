@@ -34,7 +34,7 @@ from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
-from insitu.zarr_metadata import ArrayMetadata
+from insitu.zarr_metadata.array_document import ArrayMetadata
 from insitu.zarr_metadata.hierarchy import build_tree, parse_nodes
 from insitu.zarr_metadata.json_fields import integer_field, object_field
 

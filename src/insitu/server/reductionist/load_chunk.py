@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.codecs import decode
+from insitu.codecs.chain import decode
 from insitu.errors import TruncatedError
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
