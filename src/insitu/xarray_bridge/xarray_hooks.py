@@ -38,7 +38,6 @@ from insitu.expressions.evaluate import read_all
 from insitu.forking import import_before_fork
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.load_values import own_values_or_dask, to_dask
-from insitu.lazy_array.windowing import roll_windows
 from insitu.model.elementwise import UFUNCS
 from insitu.reading import ReadContext
 from insitu.reading.await_read import await_read
@@ -190,6 +189,8 @@ def _roll_virtual_array(rolling: Any, how: Mapping[str, Any]) -> Any:
     lengths = dict(zip(axes, map(int, rolling.window), strict=True))
     centered = [axis for axis, center in zip(axes, rolling.center, strict=True) if center]
     method, ddof = function.__name__.removeprefix("_"), how.get("ddof", 0)
+    from insitu.lazy_array.windowing import roll_windows  # imports all statistics, which opening does not need
+
     data = roll_windows(whole.variable._data, lengths, centered, method, rolling.min_periods, ddof)
     if data is None:
         return None
