@@ -125,36 +125,13 @@ without a pattern of parameters.
 VARYING = frozenset({BOTTLENECK, ROUNDED})
 """Reasons for which a test may also pass: only some of its parameters differ, or it draws random numbers."""
 
-LONG = (
+LEFT_OUT = (
     "test_interp::test_interpolate_chunk_1d",
     "test_interp::test_interpolate_nd",
     "test_rolling::TestDatasetRolling::test_rolling_construct_automatic_rechunk",
     "test_variable::TestVariable::test_quantile_chunked_dim_error",
 )
 """Tests of computing that take long, and nearly all of it in Dask and SciPy."""
-
-WITHOUT_VIRTUAL_ARRAYS = (
-    "test_coding_times::test_cf_datetime",
-    "test_coding_times::test_decode_dates_outside_timestamp_range",
-    "test_coding_times::test_decode_multidim_time_outside_timestamp_range",
-    "test_coding_times::test_decode_standard_calendar_inside_timestamp_range",
-    "test_coding_times::test_decode_standard_calendar_single_element_inside_timestamp_range",
-    "test_coding_times::test_encode_cf_datetime_defaults_to_correct_dtype",
-    "test_coding_times::test_encode_decode_roundtrip_cftime",
-    "test_coding_times::test_encode_decode_roundtrip_datetime64",
-    "test_coding_times::test_use_cftime_default_non_standard_calendar",
-    "test_computation::test_autocov",
-    "test_computation::test_corr",
-    "test_computation::test_corr_lazycorr_consistency",
-    "test_computation::test_cov",
-    "test_computation::test_covcorr_consistency",
-)
-"""Tests of computing of which not one case makes a virtual array, and that took 12 s: their arrays are made where their
-module is imported, or are part of none of xarray's objects.
-"""
-
-LEFT_OUT = frozenset({*LONG, *WITHOUT_VIRTUAL_ARRAYS})
-"""Tests of computing that are not run."""
 
 
 def reason_for_computing(test: str) -> str | None:
