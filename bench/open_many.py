@@ -51,15 +51,18 @@ def growth(quick: bool) -> None:
         given = {"paths": f"{place}/*.nc", "warm": warm, "combine": "nested", "concat_dim": "time"}
         calls = {"insitu": "openers:insitu", "insitu, combine": "openers:insitu_combine"}
         contestants = [Contestant(name, call, given) for name, call in calls.items()]
-        result, combined = compete(contestants, rounds=1, timeout=1800)
-        if not result.seconds or not combined.seconds:
-            print(f"| {count:,} | failed: {result.error or combined.error} |")
-            continue
-        each = combined.processor[0] / count * 1e3  # it waits for nothing
-        print(
-            f"| {count:,} | {result.seconds[0]:.2f} | {result.seconds[0] / count * 1e3:.2f} | {each:.2f} | "
-            f"{'yes' if each < 1 else '**no**'} | {result.growth[0] / 1e6:.0f} MB |"
-        )
+        found = {result.name: result for result in compete(contestants, rounds=1, timeout=1800)}
+        for name in [name for name in found if "combine" not in name]:
+            before = name.removeprefix("insitu")
+            result, combined = found[name], found[f"insitu, combine{before}"]
+            if not result.seconds or not combined.seconds:
+                print(f"| {count:,}{before} | failed: {result.error or combined.error} |")
+                continue
+            each = combined.processor[0] / count * 1e3  # it waits for nothing
+            print(
+                f"| {count:,}{before} | {result.seconds[0]:.2f} | {result.seconds[0] / count * 1e3:.2f} | {each:.2f} | "
+                f"{'yes' if each < 1 else '**no**'} | {result.growth[0] / 1e6:.0f} MB |"
+            )
 
 
 def _twelve(count: int) -> list[Path]:

@@ -59,6 +59,7 @@ def mean_of_all(path: str) -> Callable[[], float]:
     import insitu
 
     group = insitu.scan(path)
+    insitu.reduce(group, "t", "mean", selection=0)  # imports what it needs
     return lambda: round(float(insitu.reduce(group, "t", "mean")), 3)
 
 
@@ -116,19 +117,20 @@ def run_case(case: str, options: Any) -> None:
     counts = [count for count in CORES if count <= len(os.sched_getaffinity(0))]
     contestants = [Contestant(_label(n), f"scaling:{call}", {"path": path}, cores=n) for n in counts]
     results = compete(contestants, rounds=options.rounds)
+    ours = [result for result in results if result.name in {contestant.name for contestant in contestants}]
     notes = [f"The machine lets this process use {len(os.sched_getaffinity(0))} cores."]
     demand = contention.measure_demand(call, path)
     if PY_SPY.exists():
         always = count_samples("busy_loop", path, 1)
-        measure_gil(results, call, path, counts, always)
+        measure_gil(ours, call, path, counts, always)
         demand.gil = demand.seconds * count_samples(call, path, 1, within="run_batch") / always
     else:
         notes.append("How long the GIL is held was not measured: py-spy is not installed.")
     most = counts[-1]
     target = [Target(_label(1), SHARE_OF_LINEAR * most)] if most > 1 else []
     show(f"Cores: {title}", results, ours=_label(most), targets=target, notes=notes)
-    one = results[0]
-    measured = {n: one.median / found.median for n, found in zip(counts, results, strict=True) if found.seconds}
+    one = ours[0]
+    measured = {n: one.median / found.median for n, found in zip(counts, ours, strict=True) if found.seconds}
     contention.print_estimates(title, demand, measured if one.seconds else {})
 
 
