@@ -138,6 +138,13 @@ def test_the_glossary_is_short() -> None:
     assert 20 < len(rows) - 1 <= 40
 
 
+def test_the_rooms_that_answer_questions_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rooms = re.findall(r"`([\w/]+\.py)`", text.split("Which room answers")[1].split("## Glossary")[0])
+    assert len(rooms) >= 10
+    assert [room for room in rooms if not (SOURCE / "insitu" / room).is_file()] == []
+
+
 def test_importing_insitu_imports_no_format() -> None:
     code = "import insitu, sys; print([m for m in sys.modules if m.startswith('insitu.formats.') and m.count('.') > 1])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
