@@ -407,6 +407,27 @@ def test_a_damaged_file_is_never_unpickled(cache: ScanCache, files: list[str]) -
     assert again["tas"].values[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
 
 
+class RunsSomething:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_a_file_that_would_run_something_is_scanned_again(cache: ScanCache, files: list[str], tmp_path: Path) -> None:
+    """Also where its checksum is right."""
+    _opened(files)
+    (path,) = cache.folder.glob("*/scan")
+    path.write_bytes(cached_archive._pack(RunsSomething(tmp_path / "made")))  # type: ignore[arg-type]
+    again, opened = _opened(files)
+    assert opened == set(files)
+    assert not (tmp_path / "made").exists()
+    assert again["tas"].values[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def _put(cache: ScanCache, key: str, files: list[str], size: int) -> bool:
     def write(path: str) -> None:
         os.mkdir(path)

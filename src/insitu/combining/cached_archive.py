@@ -7,6 +7,7 @@ be written as text. Everything else is scanned each time.
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import pickle
@@ -43,6 +44,23 @@ MAX_PACKED_CHUNKS = 1 << 16
 store 0.3 s. Of a larger one only the parts of its tables that are used are read, which a store is made for.
 """
 CHECKSUM_BYTES = 16
+OWN_PACKAGES = ("insitu.model.", "insitu.formats.", "insitu.scanning.")
+"""What a packed member consists of: classes of these, and `OTHER_NAMES`. Nothing else is made when one is read."""
+OTHER_NAMES = frozenset(
+    {
+        ("insitu.model.chunks", "_assemble_columns"),
+        *(("numpy", name) for name in ("dtype", "ndarray")),
+        *(("numpy._core.multiarray", name) for name in ("_reconstruct", "scalar")),
+        ("numpy._core.numeric", "_frombuffer"),
+        *(("builtins", name) for name in ("complex", "frozenset", "range", "set", "slice")),
+        *(("datetime", name) for name in ("date", "datetime", "time", "timedelta")),
+        ("cftime._cftime", "_create_datetime"),
+        *(
+            ("cftime._cftime", f"Datetime{calendar}")
+            for calendar in ("360Day", "AllLeap", "Gregorian", "Julian", "NoLeap", "ProlepticGregorian")
+        ),
+    }
+)
 
 
 class CachedArchive:
@@ -154,7 +172,9 @@ def _write(member: Member, tree: VirtualGroup, path: str) -> None:
     """Write a member to a file, or its tree as an insitu store."""
     if _has_few_chunks(tree):
         Path(path).write_bytes(_pack(member))
-        return
+        if _read_packed(path) is not None:
+            return
+        os.unlink(path)  # it has parts that are not read back: tables of a kind that a user brought, say
     from insitu.references.store import write_store  # not at the top: Arrow takes long to import
 
     write_store(tree, path)
@@ -167,10 +187,23 @@ def _read_packed(path: str) -> Member | None:
     if data[:CHECKSUM_BYTES] != _checksum(content):
         return None
     try:
-        member: Member = pickle.loads(content)
-    except (AttributeError, ImportError):  # written with another version of NumPy, or of a library of dates
+        member: Member = _MemberUnpickler(io.BytesIO(content)).load()
+    except (AttributeError, ImportError, pickle.UnpicklingError):  # of another version of NumPy, say
         return None
     return member
+
+
+class _MemberUnpickler(pickle.Unpickler):
+    """Makes what a member consists of, and runs nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what a pickle names."""
+        is_ours = module.startswith(OWN_PACKAGES)
+        if is_ours or (module, name) in OTHER_NAMES:
+            found = super().find_class(module, name)
+            if (module, name) in OTHER_NAMES or isinstance(found, type):
+                return found
+        raise pickle.UnpicklingError(f"a member has no {module}.{name}")
 
 
 def _checksum(content: bytes) -> bytes:
