@@ -115,13 +115,13 @@ def _make_handler(site: GatedSite) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 return
             data = path.read_bytes()
-            size, asked = len(data), re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
-            if asked:
-                first = max(size - int(asked[2]), 0) if not asked[1] else int(asked[1])
-                last = size - 1 if not asked[1] or not asked[2] else min(int(asked[2]), size - 1)
+            size, requested = len(data), re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+            if requested:
+                first = max(size - int(requested[2]), 0) if not requested[1] else int(requested[1])
+                last = size - 1 if not requested[1] or not requested[2] else min(int(requested[2]), size - 1)
                 data = data[first : last + 1]
-            self.send_response(206 if asked and data else 416 if asked else 200)
-            if asked:
+            self.send_response(206 if requested and data else 416 if requested else 200)
+            if requested:
                 self.send_header("Content-Range", f"bytes {first}-{last}/{size}" if data else f"bytes */{size}")
             self.send_header("Content-Length", str(len(data)))
             self.send_header("ETag", f'"{size}-{path.stat().st_mtime_ns}"')

@@ -111,9 +111,9 @@ def test_equal_to_here(folder: Path, servers: tuple[Server, Server], name: str) 
     here, there = both(folder, servers, active_required=True)
     before = [client_for(server.url).traffic.requests for server in servers]
     found = OPERATIONS[name](there).load()
-    asked = [client_for(server.url).traffic.requests - old for server, old in zip(servers, before, strict=True)]
-    assert asked[0]
-    assert asked[1] or name == "one file"
+    requested = [client_for(server.url).traffic.requests - old for server, old in zip(servers, before, strict=True)]
+    assert requested[0]
+    assert requested[1] or name == "one file"
     expected = ask_twice(lambda: OPERATIONS[name](here))
     xr.testing.assert_identical(found, expected)
 

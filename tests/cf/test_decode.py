@@ -346,17 +346,17 @@ def test_dates_that_nobody_looked_at_are_checked_when_read() -> None:
 
 
 def test_values_are_read_once_and_only_where_they_decide() -> None:
-    asked = []
+    requested = []
     values = np.arange(3)
 
     def read() -> np.ndarray:
-        asked.append(1)
+        requested.append(1)
         return values
 
     decode.decode_variable(stored(values, {"units": "K", "scale_factor": 2.0}), values=read)
-    assert not asked
+    assert not requested
     decode.decode_variable(stored(values, {"units": "hours since 2000-01-01"}), values=read)
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 def test_what_makes_no_sense_is_named() -> None:

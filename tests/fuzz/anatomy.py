@@ -61,10 +61,10 @@ def dissected(data: bytes) -> Anatomy:
             found[start] = max(found.get(start, start), end)
 
     files: list[FileContext] = []
-    asked = FileContext.range
+    requested = FileContext.range
 
     def ranged(self: FileContext, address: int, length: int, structure: str) -> tuple[int, int]:
-        place = asked(self, address, length, structure)
+        place = requested(self, address, length, structure)
         if structure not in DATA:
             note(place[0], place[0] + length)
         files[:] = [self]

@@ -219,11 +219,11 @@ def test_tables_of_a_store_are_asked_at_once(tmp_path: Path, appends: int, monke
         insitu.Archive.open(target).append(path, dim="time")
     array: Any = insitu.scan(target).array("t")
     selection = Selection.of(np.s_[:, 3:17], array.shape)
-    asked: list[Any] = []
+    requested: list[Any] = []
     original = GridRows.locate
-    monkeypatch.setattr(GridRows, "locate", lambda table, cells: asked.append(table) or original(table, cells))
+    monkeypatch.setattr(GridRows, "locate", lambda table, cells: requested.append(table) or original(table, cells))
     plan = plan_read(array, selection)
-    assert not asked
+    assert not requested
     monkeypatch.setattr(GridRows, "locate_together", lambda *arguments: None)
     expected = plan_read(array, selection)
     for name in ("tile", "row", "source", "offset", "length"):

@@ -96,11 +96,11 @@ def test_large_arrays_are_left_to_the_plan(tmp_path: Path, monkeypatch: pytest.M
 
 def test_adjacent_chunks_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     source = MemorySource(bytes(range(100)))
-    asked: list[Any] = []
+    requested: list[Any] = []
     read = source.read_many
-    monkeypatch.setattr(MemorySource, "read_many", lambda self, ranges: asked.extend(ranges) or read(ranges))
+    monkeypatch.setattr(MemorySource, "read_many", lambda self, ranges: requested.extend(ranges) or read(ranges))
     ranges = [(10, 2), (12, 3), (15, 0), (40, 5), (45, 1), (20, 4), (12, 2)]
     blocks, requests, fetched = small_arrays._fetch_ranges(source, *np.array(ranges, np.int64).T)
     assert blocks == [bytes(range(at, at + length)) for at, length in ranges]
-    assert asked == [(10, 5), (20, 4), (40, 6)]
+    assert requested == [(10, 5), (20, 4), (40, 6)]
     assert (requests, fetched) == (3, 15)

@@ -106,7 +106,7 @@ def test_a_size_alone_is_no_version() -> None:
     """A cache must not take a size for an identity: the version is asked for first."""
 
     class Web(HttpSource):
-        asked = 0
+        requested = 0
 
         def read(self, offset: int, length: int) -> bytes:
             self.asked += 1

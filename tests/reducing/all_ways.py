@@ -399,10 +399,10 @@ def _on_two_servers(setting: Setting, archive: Archive, question: Question) -> A
 
 
 def _arguments(question: Question) -> dict[str, Any]:
-    asked = question.stored
-    assert asked is not None
-    how: dict[str, Any] = {"dim": asked.dim, "selection": asked.selection or ...}
-    return how if asked.q is None else {**how, "q": asked.q}
+    requested = question.stored
+    assert requested is not None
+    how: dict[str, Any] = {"dim": requested.dim, "selection": requested.selection or ...}
+    return how if requested.q is None else {**how, "q": requested.q}
 
 
 def _by_archive(setting: Setting, archive: Archive, question: Question) -> Answers:
@@ -414,24 +414,26 @@ def _by_archive(setting: Setting, archive: Archive, question: Question) -> Answe
 
 def _by_verb(setting: Setting, archive: Archive, question: Question) -> Answers:
     assert question.stored is not None
-    asked, how = question.stored, _arguments(question)
+    requested, how = question.stored, _arguments(question)
     servers = (None, setting.server)
-    return [np.asarray(insitu.reduce(archive.saved, asked.variable, asked.method, active=a, **how)) for a in servers]
+    return [
+        np.asarray(insitu.reduce(archive.saved, requested.variable, requested.method, active=a, **how)) for a in servers
+    ]
 
 
 def _by_command_line(setting: Setting, archive: Archive, question: Question) -> Answers:
-    asked = question.stored
-    assert asked is not None
-    keys = ", ".join(f"{one.start}:{one.stop}:{one.step}".replace("None", "") for one in asked.selection)
-    variable = f"{asked.variable}[{keys}]" if keys else asked.variable
-    arguments = ["reduce", archive.saved, variable, asked.method, "--as", "json"]
-    arguments += [text for dim in asked.dim or () for text in ("--dim", dim)]
-    arguments += [] if asked.q is None else ["--q", ",".join(map(str, asked.q))]
+    requested = question.stored
+    assert requested is not None
+    keys = ", ".join(f"{one.start}:{one.stop}:{one.step}".replace("None", "") for one in requested.selection)
+    variable = f"{requested.variable}[{keys}]" if keys else requested.variable
+    arguments = ["reduce", archive.saved, variable, requested.method, "--as", "json"]
+    arguments += [text for dim in requested.dim or () for text in ("--dim", dim)]
+    arguments += [] if requested.q is None else ["--q", ",".join(map(str, requested.q))]
     found = []
     for more in ([], ["--active", setting.server]):
         done = CliRunner().invoke(app, [*arguments, *more])
         assert done.exit_code == 0, done.output
-        found.append(np.array(json.loads(done.stdout)[asked.method], "f8"))  # null is NaN
+        found.append(np.array(json.loads(done.stdout)[requested.method], "f8"))  # null is NaN
     return found
 
 

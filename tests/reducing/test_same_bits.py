@@ -222,7 +222,7 @@ def test_a_wider_type_and_positions_in_several_dimensions(folder: Path) -> None:
         insitu.open_dataset(folder / "cut.nc", cache=False) as never_kept,
     ):
         loaded = ds.f4.values[:, 2:]
-        asked = [
+        requested = [
             lambda ds: np.nansum(ds.f4[:, 2:].data, axis=0, dtype="f8"),
             lambda ds: np.mean(ds.f4[:, 2:].T.data, axis=2, dtype="f8"),
             lambda ds: np.nanargmax((ds.f4[:, 2:] - 1).data),
@@ -234,7 +234,7 @@ def test_a_wider_type_and_positions_in_several_dimensions(folder: Path) -> None:
             np.nanargmax(loaded - 1),
             np.nanargmin(loaded),
         ]
-        for question, expected in zip(asked, wanted, strict=True):
+        for question, expected in zip(requested, wanted, strict=True):
             answers = [np.asarray(question(given)) for given in (never_kept, ds, ds, ds)]
             assert all(same_bits(answer, answers[0]) for answer in answers)
             np.testing.assert_allclose(answers[0], expected, rtol=1e-12)
@@ -270,14 +270,14 @@ def test_correlations(tmp_path: Path, statistic: Any, dim: Any) -> None:
 def test_products_with_weights(folder: Path) -> None:
     """xarray's `weighted` and `dot` ask NumPy for `einsum`, which adds float32 in float32."""
     weights = xr.DataArray(np.linspace(0.1, 1, 6, dtype="f4"), dims="lat")
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "mean": lambda ds, weights: ds.weighted(weights).mean(("lat", "lon")),
         "sum": lambda ds, weights: ds.weighted(weights).sum(("lat", "time")),
         "turned": lambda ds, weights: ds.transpose("lon", "lat", "time").fillna(0).dot(weights, dim=("lat", "time")),
     }
     with xr.open_dataset(folder / "cut.nc", engine="netcdf4") as file:
         loaded = file.packed.astype("f4").load().isel(lat=slice(2, None))
-    for name, ask in asked.items():
+    for name, ask in requested.items():
         with insitu.open_dataset(folder / "cut.nc") as ds, insitu.open_dataset(folder / "cut.nc", cache=False) as other:
             found = ask_twice(lambda: ask(ds.packed.astype("f4").isel(lat=slice(2, None)), weights))  # noqa: B023
             again = ask(other.packed.astype("f4").isel(lat=slice(2, None)), weights)

@@ -41,10 +41,10 @@ class Site:
                     return
                 data = path.read_bytes()
                 size = len(data)
-                asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
-                if asked:
-                    first = max(size - int(asked[2]), 0) if not asked[1] else int(asked[1])
-                    last = size - 1 if not asked[1] or not asked[2] else min(int(asked[2]), size - 1)
+                requested = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+                if requested:
+                    first = max(size - int(requested[2]), 0) if not requested[1] else int(requested[1])
+                    last = size - 1 if not requested[1] or not requested[2] else min(int(requested[2]), size - 1)
                     if first >= size:
                         self.send_response(416)
                         self.send_header("Content-Range", f"bytes */{size}")

@@ -171,14 +171,14 @@ def test_mutants_beside_the_reference_reader(tmp_path: Path, form: str, seed: in
     assert first is not None
     assert all(is_same(first[name], values) for name, values in whole.items())
     refused = 0
-    for name, mutant, theirs in zip(names, mutants, expected, strict=True):
+    for name, mutant, reference in zip(names, mutants, expected, strict=True):
         ours = read_ours(mutant)
         if ours is None:
             refused += 1
             continue
-        assert ours.keys() in (whole.keys(), (theirs or {}).keys()), f"{name}: {sorted(ours)}"
+        assert ours.keys() in (whole.keys(), (reference or {}).keys()), f"{name}: {sorted(ours)}"
         for array, values in ours.items():
-            known = (whole.get(array), (theirs or {}).get(array))
+            known = (whole.get(array), (reference or {}).get(array))
             assert values is None or any(is_same(values, other) for other in known), f"{name}: {array}"
     assert 0 < refused < len(mutants)
 

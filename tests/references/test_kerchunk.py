@@ -103,9 +103,9 @@ def test_states_and_tables(archive: Path, tmp_path: Path) -> None:
     for target in ("x.json", "x.parq"):
         back = open_saved(tmp_path / target)
         for path in ("a", "b", "c", "g/h/f"):
-            ours, theirs = back.array(path).tiles[0].chunks, group.array(path).tiles[0].chunks
-            for cell in np.ndindex(*theirs.shape):
-                one, other = ours[cell], theirs[cell]
+            ours, reference = back.array(path).tiles[0].chunks, group.array(path).tiles[0].chunks
+            for cell in np.ndindex(*reference.shape):
+                one, other = ours[cell], reference[cell]
                 assert isinstance(one, Stored)
                 assert isinstance(other, Stored)
                 assert (one.source.url, one.offset, one.length) == (other.source.url, other.offset, other.length)

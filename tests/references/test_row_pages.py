@@ -144,8 +144,8 @@ def compare(chunks: Any, table: Columns, cells: list[Any]) -> None:
     for name in ("source", "offset", "length"):
         assert (np.asarray(getattr(found, name))[stored] == np.asarray(getattr(right, name))[stored]).all(), name
     for at in np.flatnonzero(np.asarray(right.source) == -3).tolist():
-        mine, theirs = int(found.offset[at]), int(right.offset[at])
-        assert found.inline[mine : mine + 3] == right.inline[theirs : theirs + 3]
+        mine, reference = int(found.offset[at]), int(right.offset[at])
+        assert found.inline[mine : mine + 3] == right.inline[reference : reference + 3]
 
 
 @pytest.mark.parametrize("page_rows", [None, 1024])

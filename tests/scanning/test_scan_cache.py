@@ -306,15 +306,15 @@ def _requests_of(remote: type[_Objects], act: Callable[[], Any]) -> tuple[Any, i
 def test_remote_objects_are_asked_once(cache: ScanCache, remote: Any) -> None:
     objects, urls = remote
     first, scanned = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **HOW))
-    again, asked = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **HOW))
+    again, requested = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **HOW))
     assert len(cache.entries()) == 1
-    assert asked == 3
+    assert requested == 3
     assert scanned >= 3
     xr.testing.assert_identical(again.load(), first.load())
     one, _ = _requests_of(objects, lambda: insitu.open_dataset(urls[1]))
     assert len(cache.entries()) == 2
-    found, asked = _requests_of(objects, lambda: insitu.open_dataset(urls[1]))
-    assert asked == 1
+    found, requested = _requests_of(objects, lambda: insitu.open_dataset(urls[1]))
+    assert requested == 1
     xr.testing.assert_identical(found.load(), one.load())
 
 
@@ -341,8 +341,8 @@ def test_other_credentials_are_another_entry(cache: ScanCache, remote: Any) -> N
     for headers in ({"Authorization": "a"}, {"Authorization": "b"}):
         how = {**HOW, "storage_options": {"headers": headers}}
         _, scanned = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **how))  # noqa: B023
-        _, asked = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **how))  # noqa: B023
-        assert asked == 3 <= scanned
+        _, requested = _requests_of(objects, lambda: insitu.open_mfdataset(urls, **how))  # noqa: B023
+        assert requested == 3 <= scanned
     assert len(cache.entries()) == 3
     text = b"".join(path.read_bytes() for path in cache.folder.rglob("*") if path.is_file())
     assert b"Authorization" not in text

@@ -113,8 +113,13 @@ class Place:
         data = more.pop("data", None)
         stored = array.tobytes(more.get("order") or "C") if data is None else data
         name = array.dtype.name
-        asked = {"interface_type": self.interface, "url": self.put(stored), "dtype": name, "shape": list(array.shape)}
-        return {**asked, **more}
+        requested = {
+            "interface_type": self.interface,
+            "url": self.put(stored),
+            "dtype": name,
+            "shape": list(array.shape),
+        }
+        return {**requested, **more}
 
     def ask(self, operation: str, array: Any = VALUES, **more: Any) -> Reply:
         return self.post(operation, self.request(array, **more))

@@ -160,15 +160,15 @@ def is_refusal(answer: Answer) -> bool:
 
 def walk(settings: Settings, uses: list[Use], site: str, right: dict[str, str], wrong: list[dict[str, str]]) -> None:
     """Ask each route: with the wrong credentials before and after the right ones, whose answer is then in a cache."""
-    asked = [
+    requested = [
         (use, headers, replace(request, method=method, headers={**request.headers, **headers}))
         for use in uses
         for request in [use.request(site)]
         for method in (["GET", "HEAD"] if request.method == "GET" else [request.method])
         for headers in (*wrong, right, *wrong, right)
     ]
-    answers = ask_app(create_app(settings), *(request for _, _, request in asked))
-    for (use, headers, _), answer in zip(asked, answers, strict=True):
+    answers = ask_app(create_app(settings), *(request for _, _, request in requested))
+    for (use, headers, _), answer in zip(requested, answers, strict=True):
         about = (use.route, headers, answer.status, answer.body[:300])
         if headers is right or use.who == EVERYBODY:
             assert answer.status in (200, 204), about

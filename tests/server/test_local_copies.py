@@ -60,10 +60,10 @@ def test_bytes_are_compared_where_dates_prove_nothing(
     place: tuple[str, Path, bytes], recorded: tuple[Any, Any]
 ) -> None:
     url, path, data = place
-    asked = Source(url, len(data), *recorded)
+    requested = Source(url, len(data), *recorded)
     known = copies(place)
     for _ in range(2):
-        with known.open(asked, {}) as source:
+        with known.open(requested, {}) as source:
             assert source.read_many([(0, 8), (len(data) - 8, 8)]) == [data[:8], data[-8:]]
     # Another version of the same size: here only the last chunk differs, and it is what is asked for.
     other = VALUES.copy()
@@ -71,9 +71,9 @@ def test_bytes_are_compared_where_dates_prove_nothing(
     assert len(make(path, other)) == len(data)
     os.utime(path, (1.2e9, 1.2e9))
     for _ in range(2):
-        with known.open(asked, {}) as source, pytest.raises(StaleSourceError, match=r"bytes differ.*x\.h5"):
+        with known.open(requested, {}) as source, pytest.raises(StaleSourceError, match=r"bytes differ.*x\.h5"):
             source.read(len(data) - 80_000, 80_000)
-    with copies(place, trusted=True).open(asked, {}) as source:
+    with copies(place, trusted=True).open(requested, {}) as source:
         assert source.read(0, 8) == data[:8]
 
 

@@ -100,8 +100,8 @@ def test_an_unexpected_exception(
     logging.config.dictConfig(log_config("info", form))
     worker = Worker(Settings(roots=(str(archive.parent),)))
     monkeypatch.setattr(worker.scans, "get", fail)
-    asked = Asked("POST", "/scan", {"url": str(archive)}, {"X-Request-ID": "abc"})
-    (answer,) = ask_app(create_app(worker.settings, worker), asked)
+    requested = Asked("POST", "/scan", {"url": str(archive)}, {"X-Request-ID": "abc"})
+    (answer,) = ask_app(create_app(worker.settings, worker), requested)
     assert answer.status == 500
     assert answer.headers["x-request-id"] == "abc"
     text = capsys.readouterr().err

@@ -159,12 +159,12 @@ def test_a_folder_in_place_of_a_url(tmp_path: Path) -> None:
     (refused,) = ask_app(create_app(settings), Asked("GET", "/zarr/https://data.invalid/x.nc!/v/c/0"))
     assert refused.status == 409, "nothing proves that the copy is the object"
     settings = replace(settings, trust_copies=True)
-    asked = [
+    requested = [
         Asked("GET", f"/{route}/https://data.invalid/{name}!/{key}")
         for name in ("x.nc", "x.n*", "refs.json")
         for route, key in (("zarr", "v/c/0"), ("zarr2", "v/0"), ("zarr", "v/c/0"))
     ]
-    for answer in ask_app(create_app(settings), *asked):
+    for answer in ask_app(create_app(settings), *requested):
         assert answer.status == 200, answer.body
 
 

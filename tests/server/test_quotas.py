@@ -91,10 +91,10 @@ def test_tokens_are_known_by_their_digests() -> None:
 def test_each_token_has_its_own(archive: Path) -> None:
     digest = hashlib.sha256(b"two").hexdigest()
     quotas = {"default": {"requests": 2}, f"sha256:{digest}": {"requests": 3}}
-    asked = [reduction(archive, token) for token in ("one", "one", "one", "two", "two", "two", "two")]
+    requested = [reduction(archive, token) for token in ("one", "one", "one", "two", "two", "two", "two")]
     basic = {"Authorization": "Basic azpz"}  # k:s
-    asked += [Asked("POST", "/reduce", jobs(archive, methods=["sum"]), basic) for _ in range(3)]
-    answers = ask_app(app(archive, quotas), *asked)
+    requested += [Asked("POST", "/reduce", jobs(archive, methods=["sum"]), basic) for _ in range(3)]
+    answers = ask_app(app(archive, quotas), *requested)
     assert [answer.status for answer in answers] == [200, 200, 429, 200, 200, 200, 429, 200, 200, 429]
     assert [left(answer.headers)["requests"] for answer in answers if answer.status == 200] == [1, 0, 2, 1, 0, 1, 0]
     refused = answers[2]

@@ -67,8 +67,8 @@ def test_others_are_served_while_clients_read_nothing(server: Server, folder: Pa
     request = read_request(folder)
     lines = [sleepy_client(server, request) for _ in range(40)]
     wait_until(lambda: server.metrics()["insitu_running"] == 0, "slow clients hold threads")
-    asked = {"interface_type": "file", "url": f"file://{folder}/small", "dtype": "float32"}
-    assert np.frombuffer(server.post("/v2/sum", asked).cbor["bytes"], "<f4")[0] == 120
+    requested = {"interface_type": "file", "url": f"file://{folder}/small", "dtype": "float32"}
+    assert np.frombuffer(server.post("/v2/sum", requested).cbor["bytes"], "<f4")[0] == 120
     assert server.get("/ready").status == 200
     # One of those that were not ended reads on, and gets all of it.
     expected = ROWS * 4096 * 4

@@ -215,7 +215,7 @@ def web() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_web_addresses_and_redirects(web: tuple[str, list[str]], tmp_path: Path) -> None:
-    url, asked = web
+    url, requested = web
     with serving([f"{url}/good/"], tmp_path / "log") as server:
         assert chunk(server, f"{url}/good/x", "http").status == 200
         for bad in (
@@ -233,15 +233,15 @@ def test_web_addresses_and_redirects(web: tuple[str, list[str]], tmp_path: Path)
             answer = chunk(server, bad, "http")
             assert_refused(answer, 400, 403)
             assert_refused(chunk(server, bad.replace("/x", "/bucket/x"), "s3"), 400, 403)
-        before = len([path for path in asked if "secret" in path])
+        before = len([path for path in requested if "secret" in path])
         for path in ("/good/away", "/good/away-to-another-host"):
             assert_refused(chunk(server, url + path, "http"))
             assert_refused(variable(server, url + path))
-        assert len([path for path in asked if "secret" in path]) == before, "the redirect was followed"
+        assert len([path for path in requested if "secret" in path]) == before, "the redirect was followed"
         assert_refused(chunk(server, url.replace("://", "://user:pass@") + "/good/x", "http"), 400)
         # The storage of S3 is no exception.
         assert_refused(chunk(server, f"{url}/good/away", "s3"), 400, 403)
-        assert len([path for path in asked if "secret" in path]) == before, "the redirect was followed"
+        assert len([path for path in requested if "secret" in path]) == before, "the redirect was followed"
 
 
 def test_a_bucket_that_redirects(tmp_path: Path) -> None:

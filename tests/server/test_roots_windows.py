@@ -73,15 +73,15 @@ def test_elsewhere_a_drive_is_a_name() -> None:
 def test_a_port_that_is_taken_is_not_free(system: str, reuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows `SO_REUSEADDR` allows a second program to listen on the same port."""
     server_run = import_module("insitu.server.run")  # its package has a function of this name
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     class Socket(socket.socket):
         def setsockopt(self, *how: Any) -> None:
-            asked.append(how[1])
+            requested.append(how[1])
             super().setsockopt(*how)
 
     monkeypatch.setattr(socket, "socket", Socket)
     if system == "nt":
         monkeypatch.setattr(server_run, "os", WindowsOs())
     assert server_run._free_port("127.0.0.1", 0) is not None
-    assert (socket.SO_REUSEADDR in asked) is reuses
+    assert (socket.SO_REUSEADDR in requested) is reuses

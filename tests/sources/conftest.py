@@ -176,12 +176,12 @@ class Web:
     def send(
         self, handler: BaseHTTPRequestHandler, mode: str, nth: int, data: bytes, headers: dict[str, str], body: bool
     ) -> None:
-        asked = headers.get("range", "")
-        if (suffix := re.fullmatch(r"bytes=-(\d+)", asked)) and mode != "prefixes-only" and data:
-            asked = f"bytes={max(len(data) - int(suffix[1]), 0)}-{len(data) - 1}"
+        requested = headers.get("range", "")
+        if (suffix := re.fullmatch(r"bytes=-(\d+)", requested)) and mode != "prefixes-only" and data:
+            requested = f"bytes={max(len(data) - int(suffix[1]), 0)}-{len(data) - 1}"
         if mode == "gzipped":
             data = gzip.compress(data[:100_000], mtime=0) + gzip.compress(data[100_000:], mtime=0)
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", asked)
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", requested)
         status, total = 200, str(len(data))
         part = data
         if found and not mode.startswith("whole"):

@@ -42,11 +42,11 @@ def test_requests_are_further_apart_than_the_gap_and_begin_and_end_with_asked_by
     assert set(plan.offset.tolist()) <= {start for start, _ in wanted}
     assert set(ends.tolist()) <= {stop for _, stop in wanted}
     # No bytes that nobody asked for, except in gaps that are narrow enough.
-    asked = np.zeros(4000, bool)
+    requested = np.zeros(4000, bool)
     for start, stop in wanted:
-        asked[start:stop] = True
+        requested[start:stop] = True
     for start, length in plan.ranges():
-        holes = "".join("x" if there else " " for there in asked[start : start + length]).split("x")
+        holes = "".join("x" if there else " " for there in requested[start : start + length]).split("x")
         assert max(map(len, holes), default=0) <= gap
 
 

@@ -106,13 +106,13 @@ def test_the_web_address_of_a_bucket_is_listed_as_the_bucket(monkeypatch):
     from insitu.sources import globs
     from insitu.sources.listing import FolderListing
 
-    asked = []
+    requested = []
 
     def level(address, url, options):
-        asked.append((address.bucket, address.key, address.region, options))
+        requested.append((address.bucket, address.key, address.region, options))
         return FolderListing([], ["a b.nc", "c.txt"])
 
     monkeypatch.setattr(globs, globs.list_bucket_folder.__name__, level)
     url = "https://bucket.s3.eu-west-1.amazonaws.com/era5/*.nc"
     assert expand_urls(url, {"anon": True}) == ["https://bucket.s3.eu-west-1.amazonaws.com/era5/a%20b.nc"]
-    assert asked == [("bucket", "era5/", "eu-west-1", {"anon": True})]
+    assert requested == [("bucket", "era5/", "eu-west-1", {"anon": True})]

@@ -191,9 +191,9 @@ def test_the_region_is_found(web, data, monkeypatch, bucket, region):
     options = {"key": "AKID", "secret": "hush", "endpoint_url": web.url("").rstrip("/"), "region": region}
     source = open_source(f"s3://{bucket}/key", options)
     assert source.read(5, 5) == data[5:10]
-    asked = len(web.requests)
+    requested = len(web.requests)
     assert open_source(f"s3://{bucket}/other", options).read_many([(0, 5), (100_000, 5)])[0] == data[:5]
-    assert len(web.requests) == asked + 2
+    assert len(web.requests) == requested + 2
 
 
 def test_a_store_that_sends_whole_objects(web, data):

@@ -180,19 +180,19 @@ class TestSignedAddresses:
 class TestFewVariables:
     def test_only_they_are_scanned(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         paths = write_all(tmp_path, [Part(first=2 * i, level=1.0) for i in range(2)])
-        asked = []
+        requested = []
         original = scan_url.scan_format
 
         def watched(source: Any, **how: Any) -> Any:
             found = original(source, **how)
-            asked.append(set(found.arrays))
+            requested.append(set(found.arrays))
             return found
 
         monkeypatch.setattr(scan_url, "scan_format", watched)
         ds = open_mfdataset(paths, variables="wind")
         assert set(ds.variables) == {"wind", "time", "time_bnds", "lon"}
-        assert asked
-        assert not any({"tas", "height", "level", "lat"} & found for found in asked)
+        assert requested
+        assert not any({"tas", "height", "level", "lat"} & found for found in requested)
 
     def test_some_files_lack_one(self, tmp_path: Path) -> None:
         paths = write_all(tmp_path, [Part(first=2 * i, has_wind=i != 1) for i in range(3)])

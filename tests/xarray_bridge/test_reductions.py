@@ -101,8 +101,8 @@ def test_every_type_and_dimension(several: Path, method: str) -> None:
                 for part in parts:
                     if isinstance(dim, tuple) and "y" in dim and part == {"y": 1}:
                         continue
-                    asked = virtual[name].isel(part)
-                    found = outcome(lambda: ask_twice(lambda: getattr(asked, method)(dim, **keywords)))  # noqa: B023
+                    requested = virtual[name].isel(part)
+                    found = outcome(lambda: ask_twice(lambda: getattr(requested, method)(dim, **keywords)))  # noqa: B023
                     with with_numpy_only():
                         wanted = outcome(lambda: getattr(loaded[name].isel(part), method)(dim, **keywords))  # noqa: B023
                     assert_same_result(found, wanted, (name, dim, keywords, part))

@@ -52,10 +52,10 @@ def test_netcdf(tmp_path: Path, scan, count) -> None:
             target.setncattr_string("varying", "length")
     group = scan(path)
     with netCDF4.Dataset(path) as file:
-        for mine, theirs in ((group.attributes, file), (group.arrays["v"].attributes, file["v"])):
-            assert list(mine) == theirs.ncattrs()  # in the order of creation
-            for name in theirs.ncattrs():
-                _assert_same_value(mine[name], theirs.getncattr(name))
+        for mine, reference in ((group.attributes, file), (group.arrays["v"].attributes, file["v"])):
+            assert list(mine) == reference.ncattrs()  # in the order of creation
+            for name in reference.ncattrs():
+                _assert_same_value(mine[name], reference.getncattr(name))
 
 
 @pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])

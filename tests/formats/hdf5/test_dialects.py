@@ -90,11 +90,11 @@ def typed_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("decode", [True, False])
 def test_user_defined_types(typed_file: Path, decode: bool) -> None:
     ours = insitu.open_dataset(typed_file, decode_cf=decode)
-    with xr.open_dataset(typed_file, engine="netcdf4", decode_cf=decode) as theirs:
-        assert list(ours.variables) == list(theirs.variables)
-        assert ours.sizes == theirs.sizes
-        assert ours.attrs["pair"].tolist() == theirs.attrs["pair"].tolist()
-        for name, variable in theirs.variables.items():
+    with xr.open_dataset(typed_file, engine="netcdf4", decode_cf=decode) as reference:
+        assert list(ours.variables) == list(reference.variables)
+        assert ours.sizes == reference.sizes
+        assert ours.attrs["pair"].tolist() == reference.attrs["pair"].tolist()
+        for name, variable in reference.variables.items():
             assert ours[name].dims == variable.dims
             assert ours[name].attrs == variable.attrs
             mine, values = ours[name].values, variable.values
@@ -104,8 +104,8 @@ def test_user_defined_types(typed_file: Path, decode: bool) -> None:
             else:
                 assert mine.dtype == values.dtype, name
                 np.testing.assert_array_equal(mine, values)
-    with xr.open_dataset(typed_file, engine="netcdf4", group="group") as theirs:
-        xr.testing.assert_identical(insitu.open_dataset(typed_file, group="group").load(), theirs.load())
+    with xr.open_dataset(typed_file, engine="netcdf4", group="group") as reference:
+        xr.testing.assert_identical(insitu.open_dataset(typed_file, group="group").load(), reference.load())
     assert insitu.scan(typed_file, decode=False).arrays["filled"].details.enumeration == {
         "clear": 0,
         "cumulus": 1,

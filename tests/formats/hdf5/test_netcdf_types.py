@@ -77,9 +77,9 @@ def _assert_dims_like_netcdf4(path: Path, write: Callable[[h5py.File], None]) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # variables that it has no type for
         with netCDF4.Dataset(path) as file:
-            theirs = _dimensions(file)
-    assert "last" in theirs
-    assert {name: ours[name] for name in theirs} == theirs
+            reference = _dimensions(file)
+    assert "last" in reference
+    assert {name: ours[name] for name in reference} == reference
 
 
 @pytest.mark.parametrize("kinds", TYPES.values(), ids=TYPES)

@@ -56,13 +56,13 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_objects(path: Path, group: str | None) -> None:
     attributes = insitu.scan(path, group=group, decode=False).array("x" if group else "here/x").attributes
     with h5py.File(path) as file:
-        theirs = file["here/x"].attrs
+        reference = file["here/x"].attrs
         for number in range(5):
-            assert attributes[f"object_{number}"] == file[theirs[f"object_{number}"]].name
-        assert attributes["objects"] == [file[one].name for one in theirs["objects"]]
-        assert attributes["square"] == [file[one].name for one in theirs["square"].ravel()]
-        assert attributes["sequences"] == [", ".join(file[r].name for r in one) for one in theirs["sequences"]]
-        assert attributes["records"]["r"].tolist() == [file[one].name for one in theirs["records"]["r"]]
+            assert attributes[f"object_{number}"] == file[reference[f"object_{number}"]].name
+        assert attributes["objects"] == [file[one].name for one in reference["objects"]]
+        assert attributes["square"] == [file[one].name for one in reference["square"].ravel()]
+        assert attributes["sequences"] == [", ".join(file[r].name for r in one) for one in reference["sequences"]]
+        assert attributes["records"]["r"].tolist() == [file[one].name for one in reference["records"]["r"]]
     assert attributes["none"] == ""
     assert attributes["records"]["n"].tolist() == [1, 2]
     assert attributes["record"]["r"] == "/group/data"

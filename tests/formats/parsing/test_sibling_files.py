@@ -35,15 +35,15 @@ def virtual(tmp_path: Path) -> Path:
 
 
 def test_options_go_along(virtual: Path, monkeypatch) -> None:
-    asked = []
+    requested = []
 
     def note_url(url, options):
-        asked.append((Path(url).name, options))
+        requested.append((Path(url).name, options))
         return open_source(url, options)
 
     monkeypatch.setattr(sibling_files, "open_source", note_url)
     insitu.scan(virtual, storage_options={"key": "k"}, decode=False)
-    assert sorted(asked) == [("far.h5", {"key": "k"}), ("near.h5", {"key": "k"})]
+    assert sorted(requested) == [("far.h5", {"key": "k"}), ("near.h5", {"key": "k"})]
 
 
 class _Folder:

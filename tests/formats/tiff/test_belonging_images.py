@@ -145,9 +145,9 @@ def test_an_overview_that_is_cut_off(tmp_path: Path) -> None:
         file.pages[1].tags["StripOffsets"].overwrite(1 << 20)
     with pytest.warns(InsituWarning, match=r"left out: .*behind the end"):
         np.testing.assert_array_equal(insitu.open_dataset(path).band_data[0], VALUES)
-    for asked in ({"group": "overview_0"}, {"variables": ["overview_0/band_data"]}):
+    for requested in ({"group": "overview_0"}, {"variables": ["overview_0/band_data"]}):
         with pytest.raises(FormatError, match="behind the end"):
-            insitu.scan(path, decode=False, **asked)
+            insitu.scan(path, decode=False, **requested)
 
 
 def test_a_mask_or_a_page_that_cannot_be_read_refuses(tmp_path: Path) -> None:

@@ -152,14 +152,14 @@ def test_times_and_flags_are_not_averaged(explorer: Explorer, truth: xarray.Data
 @pytest.mark.parametrize("over", [("time",), ("level", "time")])
 def test_statistics(explorer: Explorer, truth: xarray.Dataset, statistic: str, over: tuple[str, ...]) -> None:
     index = {"level": 1} if "level" not in over else {}
-    asked: dict[str, Any] = {"variable": "tas", "index": index, "statistic": statistic, "over": ",".join(over)}
-    found = explorer.picture("field", **asked)
+    requested: dict[str, Any] = {"variable": "tas", "index": index, "statistic": statistic, "over": ",".join(over)}
+    found = explorer.picture("field", **requested)
     part = truth.tas.isel(index).astype("f8")
     with np.errstate(invalid="ignore"):  # of infinity
         expected = getattr(part, statistic)(over).transpose("lat", "lon").values
     np.testing.assert_allclose(found.arrays["values"], expected, rtol=1e-6)
     assert found.header["text"].endswith(f"{statistic} over {', '.join(over)}")
-    small = explorer.picture("field", **asked, rows=10, columns=10, box=[10, 40, 20, 50])
+    small = explorer.picture("field", **requested, rows=10, columns=10, box=[10, 40, 20, 50])
     assert small.header["sampling"]["method"] == "mean"
     cut = xarray.DataArray(expected, dims=("lat", "lon"))[10:40, 20:50]
     means = cut.where(np.isfinite(cut)).coarsen(lat=3, lon=3).mean()
@@ -247,8 +247,8 @@ def test_coordinates(explorer: Explorer, truth: xarray.Dataset) -> None:
 
 @pytest.mark.parametrize("how", [{}, {"statistic": "max", "over": "time"}])
 def test_downloads(explorer: Explorer, truth: xarray.Dataset, how: dict[str, str]) -> None:
-    asked: dict[str, Any] = {"variable": "tas", "index": {"level": 2}, "box": [8, 20, 10, 30], **how}
-    answer = explorer.ask("download", format="netcdf", **asked)
+    requested: dict[str, Any] = {"variable": "tas", "index": {"level": 2}, "box": [8, 20, 10, 30], **how}
+    answer = explorer.ask("download", format="netcdf", **requested)
     assert answer.status == 200, answer.body
     assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''tas.nc"
     part = truth.tas.isel(level=2, lat=slice(8, 20), lon=slice(10, 30))
@@ -256,7 +256,7 @@ def test_downloads(explorer: Explorer, truth: xarray.Dataset, how: dict[str, str
     with xarray.open_dataset(io.BytesIO(answer.body), engine="h5netcdf") as found:
         xarray.testing.assert_equal(found.tas.load(), part)
         assert found.tas.attrs["units"] == "K"
-    lines = explorer.ask("download", format="csv", **asked).body.decode().splitlines()
+    lines = explorer.ask("download", format="csv", **requested).body.decode().splitlines()
     assert lines[0] == "lat,lon,tas"
     rows = [line.split(",") for line in lines[1:]]
     values = np.array([np.float32(row[2]) if row[2] else np.nan for row in rows]).reshape(12, 20)
