@@ -87,6 +87,7 @@ check: setup
 	$(BIN)/ruff check src tests bench scripts examples setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/wrap_documents.py --check
 	$(BIN)/python scripts/page.py types
 
 format: setup

@@ -60,6 +60,7 @@ def main() -> None:
     if failed:
         parts.append(f"Not measured: {', '.join(failed)}.\n")
     PAGE.write_text("\n".join(parts), encoding="utf-8")
+    subprocess.run([sys.executable, HERE.parent / "scripts" / "wrap_documents.py", PAGE], check=True)
     print(f"\n{PAGE}", file=sys.stderr)
     sys.exit(1 if failed else 0)
 

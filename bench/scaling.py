@@ -5,12 +5,12 @@
 The number of cores is set by the processor affinity of the process: 1, 2, 4, 8 and 16 of them, as far
 as the machine has them. The archive is in the page cache, and is scanned before the clock starts.
 
-A machine of two cores cannot show what happens on sixteen. The share of time in which some thread
-holds the GIL can be measured there, too: no number of cores makes that share faster, so 1 / share is
-the largest speed-up that is possible. It is measured by py-spy, which looks into the memory of another
-process 200 times a second and does not take the GIL itself: a probe thread within the process would
-wait for the GIL when the others hold it, and could not tell that from waiting for a core. Samples are
-compared with those of a loop in Python, which holds the GIL all the time.
+A machine of two cores cannot show what happens on sixteen. What only one thread has at a time can be
+measured there, too: the GIL, our locks, what is done before and after the tasks of threads; from these
+`contention.py` estimates 16 and 64 cores. How long the GIL is held is measured by py-spy, which looks
+into the memory of another process 200 times a second and does not take the GIL itself: a probe thread
+within the process would wait for the GIL when the others hold it, and could not tell that from waiting
+for a core. Samples are compared with those of a loop in Python, which holds the GIL all the time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import contention
 import machine
 from archives import archive
 from table import Contestant, Result, Target, arguments, compete, show
@@ -76,8 +77,8 @@ def repeat(call: str, path: str, cores: int) -> None:
         work()
 
 
-def count_samples(call: str, path: str, cores: int) -> float:
-    """Return the number of samples a second in which some thread held the GIL."""
+def count_samples(call: str, path: str, cores: int, within: str = "") -> float:
+    """Return the number of samples a second in which some thread held the GIL, `within` a function of that name."""
     command = [sys.executable, __file__, "--repeat", call, path, str(cores)]
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -96,14 +97,13 @@ def count_samples(call: str, path: str, cores: int) -> float:
             )  # fmt: skip
             seconds = time.perf_counter() - started
             lines = found.read_text().splitlines() if found.exists() else []
-            return sum(int(line.rpartition(" ")[2]) for line in lines) / seconds
+            return sum(int(line.rpartition(" ")[2]) for line in lines if within in line) / seconds
         finally:
             child.kill()
 
 
-def measure_gil(results: list[Result], call: str, path: str, counts: list[int]) -> None:
+def measure_gil(results: list[Result], call: str, path: str, counts: list[int], always: float) -> None:
     """Add to each result the share of time in which the GIL is held."""
-    always = count_samples("busy_loop", path, 1)
     for result, cores in zip(results, counts, strict=True):
         if result.seconds:
             result.extra[HELD] = [100 * count_samples(call, path, cores) / always]
@@ -117,13 +117,19 @@ def run_case(case: str, options: Any) -> None:
     contestants = [Contestant(_label(n), f"scaling:{call}", {"path": path}, cores=n) for n in counts]
     results = compete(contestants, rounds=options.rounds)
     notes = [f"The machine lets this process use {len(os.sched_getaffinity(0))} cores."]
+    demand = contention.measure_demand(call, path)
     if PY_SPY.exists():
-        measure_gil(results, call, path, counts)
+        always = count_samples("busy_loop", path, 1)
+        measure_gil(results, call, path, counts, always)
+        demand.gil = demand.seconds * count_samples(call, path, 1, within="run_batch") / always
     else:
         notes.append("How long the GIL is held was not measured: py-spy is not installed.")
     most = counts[-1]
     target = [Target(_label(1), SHARE_OF_LINEAR * most)] if most > 1 else []
     show(f"Cores: {title}", results, ours=_label(most), targets=target, notes=notes)
+    one = results[0]
+    measured = {n: one.median / found.median for n, found in zip(counts, results, strict=True) if found.seconds}
+    contention.print_estimates(title, demand, measured if one.seconds else {})
 
 
 def _label(cores: int) -> str:

@@ -5,12 +5,15 @@ python bench/small_things.py [--quick] [--case NAME]
 
 from __future__ import annotations
 
+import json
+import statistics
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import machine
 from archives import folder
+from everyday_operations import OPERATIONS, SHAPES, write_everyday
 from latency_server import LatencyServer
 from small_files import write_small_archives
 from table import Contestant, Target, arguments, compete, show
@@ -38,9 +41,12 @@ def main() -> None:
     print(machine.describe())
     here = folder() / "small"
     write_small_archives(here)
-    for case in options.case or [*CASES, "far"]:
+    for case in options.case or [*CASES, "everyday", "far"]:
         if case == "far":
             compare_far_openings(here, options.rounds)
+            continue
+        if case == "everyday":
+            compare_everyday_operations(here, options.rounds)
             continue
         title, call, files, engine, repeat = CASES[case]
         if case == "spells" and find_spec("xclim") is None:
@@ -72,6 +78,58 @@ def compare_far_openings(here: Path, rounds: int) -> None:
         ]
         results = compete(contestants, rounds=rounds, before=server.reset)
     show("20 files behind 50 ms, the second opening", results, targets=[Target("insitu, the first time", 1)])
+
+
+def compare_everyday_operations(here: Path, rounds: int) -> None:
+    """Time forty operations on variables of three sizes, at their first and at their tenth use."""
+    write_everyday(here)
+    ratios: dict[tuple[int, str], dict[str, float]] = {}
+    for size in SHAPES:
+        path = here / f"everyday{size}.nc"
+        ratios[size, "first"], ratios[size, "tenth"] = _time_everyday(path, size, rounds)
+    print(f"\n## {len(OPERATIONS)} operations of every day: how many times faster than xarray, netcdf4\n")
+    print(f"| | {' | '.join(f'{size:,} values, {use} use' for size, use in ratios)} |")
+    print(f"|---|{'---|' * len(ratios)}")
+    for operation in OPERATIONS:
+        print(f"| {operation} | {' | '.join(_format_ratio(found[operation]) for found in ratios.values())} |")
+    medians = [statistics.median(found.values()) for found in ratios.values()]
+    print(f"| **median** | {' | '.join(f'{median:.2f}' for median in medians)} |", flush=True)
+    print(
+        "\nThe first use opens the file, too; the tenth is that of the same operation on the same opened dataset. "
+        "Target: ≥ 0.95 everywhere, the median above 1."
+    )
+
+
+def _format_ratio(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.95 else f"**{ratio:.2f}**"
+
+
+def _time_everyday(path: Path, size: int, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Return how many times faster each operation is than with xarray, at its first and at its tenth use."""
+    engines = {"insitu": "insitu", "xarray, netcdf4": "netcdf4"}
+    call = "everyday_operations:time_operations"
+    contestants = [
+        Contestant(name, call, {"path": str(path), "engine": engine, "size": size}) for name, engine in engines.items()
+    ]
+    runs: list[list[dict[str, tuple[float, float, float]]]] = []
+    for _ in range(rounds):
+        results = compete(contestants, rounds=1, timeout=600)
+        if failed := [result for result in results if result.error]:
+            raise SystemExit(f"{failed[0].name}: {failed[0].error}")
+        runs.append([json.loads(result.answer) for result in results])
+    for operation in OPERATIONS:
+        (_, _, ours), (_, _, theirs) = (run[operation] for run in runs[0])
+        if not abs(ours - theirs) <= 1e-5 * max(abs(theirs), 1):
+            print(f"\n{operation} answers {ours}, not {theirs}")
+
+    def compare(use: int) -> dict[str, float]:
+        seconds = (
+            [statistics.median(run[contestant][operation][use] for run in runs) for contestant in (1, 0)]
+            for operation in OPERATIONS
+        )
+        return {operation: them / us for operation, (them, us) in zip(OPERATIONS, seconds, strict=True)}
+
+    return compare(0), compare(1)
 
 
 if __name__ == "__main__":

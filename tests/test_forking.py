@@ -273,7 +273,7 @@ def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
 
 
 def test_a_fork_does_not_wait_for_ever(slow_library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forking, "_PATIENCE", 0.1)
+    monkeypatch.setattr(forking, "_IMPORT_SECONDS", 0.1)
     thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
     assert slow_library.begun.wait(PATIENCE)

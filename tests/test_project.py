@@ -75,8 +75,8 @@ def test_the_supported_versions_of_python_are_tested() -> None:
     assert jobs["quick"]["strategy"]["matrix"]["python"] == versions
     assert set(jobs["test"]["strategy"]["matrix"]["python"]) <= set(versions)
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    oldest, newest = (f"cp{text.replace('.', '')}-*" for text in (versions[0], versions[-1]))
-    assert tools["cibuildwheel"]["build"] == [oldest, newest]
+    oldest, newest = (f"cp{text.replace('.', '')}" for text in (versions[0], versions[-1]))
+    assert tools["cibuildwheel"]["build"] == [f"{oldest}-*", f"{newest}-*", f"{newest}t-*"]
     assert tools["mypy"]["python_version"] == versions[0]
     assert tools["ruff"]["target-version"] == f"py{versions[0].replace('.', '')}"
 

@@ -30,12 +30,14 @@ from insitu.combining.file_names import (
 )
 from insitu.combining.recipe import Recipe
 from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
+from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.group import hint_for_names, nest_groups
 from insitu.open_options import OpenOptions, RunOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
+from insitu.reading.await_read import await_read
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
@@ -94,6 +96,16 @@ class Archive:
     """The first of many files that has variables in its groups only, without its contents."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
     _tree: VirtualGroup | None = field(default=None, repr=False)
+    _scanning: Any = field(default_factory=fork_safe_rlock, repr=False)
+    """Of tasks that read at once, one scans and the others wait."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_scanning"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._scanning = fork_safe_rlock()
 
     def __repr__(self) -> str:
         return describe_text(*self._description())
@@ -251,7 +263,9 @@ class Archive:
                 raise VariableError(f"no group {path!r}", hint="Combined files have one group: open them with group=")
             whole = "/".join(part for part in ((self.job.scan.group or "").strip("/"), path) if part)
             job = replace(self.job, scan=replace(self.job.scan, group=whole or None)) if path else self.job
-            self._members[path] = self._scan_member(job)
+            with self._scanning:
+                if path not in self._members:
+                    self._members[path] = self._scan_member(job)
         return self._members[path]
 
     def _scan_member(self, job: Job) -> Member:
@@ -373,6 +387,26 @@ class Archive:
         array = self.array(path, decode=decode)
         context = ReadContext(path, self.job.scan.storage_options, cache=self.cache, tally=tally)
         return read_selection(array, selection, context, start=start, count=count, points=points, out=out)
+
+    async def read_async(
+        self,
+        path: str,
+        selection: Any = ...,
+        *,
+        start: Sequence[int] | None = None,
+        count: Sequence[int] | None = None,
+        points: Sequence[Any] | None = None,
+        decode: bool = True,
+        tally: ReadStatistics | None = None,
+    ) -> npt.NDArray[Any]:
+        """Read one hyperslab of a variable without blocking the event loop: see `read`.
+
+        Any number of tasks may read at once. A task that is cancelled ends its read: nothing more is
+        requested and decoded for it.
+        """
+        return await await_read(
+            self.read, path, selection, start=start, count=count, points=points, decode=decode, tally=tally
+        )
 
     def reduce(
         self,

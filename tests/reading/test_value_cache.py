@@ -1,4 +1,7 @@
-"""Values that were read stay for the next use, are never changed by a user, and are released."""
+"""Values that were read stay for the next use, are never changed by a user, and are released.
+
+Modules: lazy_array/at_once.py
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ import pytest
 import xarray as xr
 
 import insitu
+from asking import same_bits, with_numpy_only
+from insitu.lazy_array import LazyArray, at_once, duck_array, numpy_operations, windowing
 from insitu.model import VirtualArray
 from insitu.reading import cache as reading_cache
 from insitu.reading import value_cache
 from insitu.reading.value_cache import ValueCache, default_value_cache, memory_limit
+from insitu.reducing import reduce_expression
 
 
 @pytest.fixture
@@ -97,6 +103,86 @@ def test_kept_values_give_the_same(cache: ValueCache, path: Path, name: str, fir
             check = xr.testing.assert_allclose if name in ("groupby", "rolling") else xr.testing.assert_identical
             check(got.load(), wanted)
         xr.testing.assert_identical(found.tas.load(), expected.tas)
+
+
+AT_ONCE = (
+    *("arithmetic", "compare", "select", "backwards", "points", "transpose", "cast", "where", "fill", "shift", "pad"),
+    *("rolling", "diff", "concat", "round"),
+)
+"""Operations whose values are computed at once where those of their operands are at hand."""
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_what_is_at_hand_is_computed_at_once(
+    cache: ValueCache, path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without nodes; those that are made later, for a text or a server, have the same values."""
+    with xr.open_dataset(path) as expected, insitu.open_dataset(path) as ds, with_numpy_only():
+        wanted = OPERATIONS[name](expected.tas.load())
+        (ds.tas + 1).values  # noqa: B018
+        made: list[Any] = []
+        with monkeypatch.context() as patch:
+            for place, function in (
+                (numpy_operations, "_combine_nodes"),
+                (duck_array, "cast"),
+                (windowing, "WindowsOf"),
+            ):
+                original = getattr(place, function)
+                patch.setattr(place, function, lambda *what, original=original: (made.append(what), original(*what))[1])
+            found = OPERATIONS[name](ds.tas)
+            values = found.values
+        assert not made
+        check = xr.testing.assert_allclose if name == "rolling" else xr.testing.assert_identical
+        check(found.copy(data=values), wanted)
+        assert isinstance(found.variable._data, LazyArray)
+        later = found.copy(data=LazyArray(found.variable._data.node)).load()
+        xr.testing.assert_identical(later, found.load())
+
+
+def test_what_is_computed_at_once_follows_no_array_in_memory(cache: ValueCache, path: Path) -> None:
+    ds = insitu.open_dataset(path)
+    before, added = ds.tas.values, np.ones(7, "f4")
+    total = ds.tas + xr.DataArray(added, dims="x")
+    added[:] = 100
+    np.testing.assert_array_equal(total.values, before + 1)
+    np.testing.assert_array_equal(LazyArray(total.variable._data.node).read(), before + 1)
+    total.values[...] = 0
+    np.testing.assert_array_equal(total.values, before + 1)
+    with pytest.raises(ValueError, match="read-only"):
+        total.transpose()[0, 0] = 5
+
+
+def test_what_is_at_hand_is_bounded(cache: ValueCache, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large operands, and results that are larger than their operands, are computed when they are needed."""
+    ds = insitu.open_dataset(path)
+    (ds.tas + 1).values  # noqa: B018
+    assert (ds.tas * 2).variable._data.repeated_value is None
+    assert (ds.tas * 2).variable._data.find_at_hand() is not None
+    wide = ds.tas.expand_dims(m=10_000).transpose("time", "y", "x", "m")
+    assert (ds.tas * wide).variable._data.find_at_hand() is None
+    monkeypatch.setattr(at_once, "AT_ONCE_BYTES", ds.tas.nbytes - 1)
+    assert (ds.tas * 2).variable._data.find_at_hand() is None
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("method", ["mean", "sum", "std", "min", "argmax", "count", "prod"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_one_known_chunk_is_reduced_without_a_plan(
+    tmp_path: Path, packed: bool, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the bits of chunks that are decoded."""
+    values = np.random.default_rng(2).normal(280, 30, (20, 6, 7)).astype("f4")
+    values[3, 2:, :4] = np.nan
+    how = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -1} if packed else {}
+    xr.Dataset({"t": (("time", "y", "x"), values)}).to_netcdf(tmp_path / "x.nc", encoding={"t": {"zlib": True, **how}})
+    with insitu.open_dataset(tmp_path / "x.nc") as ds, insitu.open_dataset(tmp_path / "x.nc", cache=False) as streamed:
+        assert ds.t.values.size
+        for dim in ("time",) if method == "argmax" else ("time", ("y", "x"), ("x", "time"), None):
+            wanted = getattr(streamed.t, method)(dim).values
+            with monkeypatch.context() as patch:
+                patch.setattr(reduce_expression, "fold_in_portions", None)
+                found = getattr(ds.t, method)(dim).values
+            assert same_bits(found, wanted), dim
 
 
 def test_what_a_user_does_to_values_changes_nothing_else(cache: ValueCache, path: Path) -> None:

@@ -6,6 +6,7 @@ needed, both give the same, and the test fails.
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import tracemalloc
 from collections.abc import Callable
@@ -106,6 +107,7 @@ def subtract_months(ds: xr.Dataset) -> Any:
 USES: dict[str, Try] = {
     "Variable.load": lambda ds, folder: type(ds.a.variable.load()._data).__name__,
     "Dataset.load": lambda ds, folder: count_reads(ds.load),
+    "Dataset.load_async": lambda ds, folder: count_reads(lambda: asyncio.run(ds.load_async())),
     "DataTree.load": lambda ds, folder: count_reads(xr.DataTree.from_dict({"/b": ds[["a"]], "/c": ds[["n"]]}).load),
     "Variable._broadcast_indexes": lambda ds, folder: find_outcome(lambda: ds.a.variable[ds.some.data]),
     "Dataset._validate_indexers": lambda ds, folder: find_outcome(

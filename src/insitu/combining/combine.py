@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from insitu.combining.arrange import (
@@ -30,13 +31,18 @@ from insitu.combining.portion import Portion, ScannedFiles
 from insitu.combining.scan_journal import Journal, journal_of_files
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
+from insitu.combining.scan_progress import ScanProgress, open_progress
 from insitu.combining.survey import Survey
 from insitu.engines.choose import engine_for
 from insitu.engines.executor import ExecutorEngine, ThisThread
+from insitu.engines.worth_sending import WorthSending
+from insitu.errors import InsituError
 from insitu.open_options import CombineOptions, RunOptions
+from insitu.scanning.decoding_memory import DecodingMemory
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
-from insitu.scanning.scan_member import Job, make_loader
+from insitu.scanning.scan_member import Failure, Job, make_loader
+from insitu.sources.address import is_remote
 
 if TYPE_CHECKING:
     from insitu.combining.recipe import Recipe  # which calls this module
@@ -82,8 +88,11 @@ def combine(
     """
     engine = None if isinstance(run.parallel, int) else engine_for(run.parallel, "parallel", ", a number")
     check = recipe.type_check() if combine_found is None else None
+    journal = None
     if engine is not None or run.resume:
         journal = run.resume if isinstance(run.resume, Journal) else _choose_journal(run.resume, urls, recipe)
+    found = _scan_if_small(urls, job, run.progress) if engine is not None and journal is None else None
+    if found is None and (engine is not None or run.resume):
         count = thread_count(urls, run.parallel) if engine is None else 1
         with ThreadPoolExecutor(count) if count > 1 else ThisThread() as executor:
             scan = PortionScan(urls, job, engine or ExecutorEngine(executor), journal, run.progress, check)
@@ -99,7 +108,10 @@ def combine(
         if check is not None:
             check.add(tables[-1])
 
-    found = scan_many(urls, job, parallel=run.parallel, progress=run.progress, look=look)
+    if found is None:
+        found = scan_many(urls, job, parallel=run.parallel, progress=run.progress, look=look)
+    else:
+        look(found)
     return _combine_scanned(Portion(found, FilesTable.join(tables)), urls, places, job, recipe, combine_found)
 
 
@@ -173,6 +185,29 @@ def combine_nested(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim
     """Return a grid of members combined along one dimension for each level of nesting."""
     arrangement = arrange_by_lists(list(grid), dims, range(len(grid)))
     return join_files(arrangement, dict(enumerate(grid.values())), rules)
+
+
+def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> list[Member | Failure] | None:
+    """Return what came of each file, scanned here; None if they are worth sending, or cannot be read here."""
+    here = replace(job, scan=replace(job.scan, errors="raise"))
+    memory, rule = DecodingMemory(), WorthSending(len(urls))
+    found: list[Member | Failure] = []
+    try:
+        if is_remote(str(urls[0])):
+            # All of them in the time of the slowest: no engine is faster.
+            return scan_many(urls, here, progress=progress) if len(urls) <= thread_count(urls, None) else None
+        for url in urls:
+            began = perf_counter()
+            found.append(here.one(url, memory))
+            if rule.after(perf_counter() - began):
+                return None
+    except (InsituError, OSError, MemoryError):  # a worker may have what is missing here, and says best what it is
+        return None
+    with open_progress(progress) as shown:
+        state = ScanProgress(len(urls))
+        state.add(len(urls), 0, "this process")
+        shown.show(state)
+    return found
 
 
 def _choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) -> Journal | None:

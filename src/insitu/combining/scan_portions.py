@@ -186,9 +186,9 @@ class PortionScan:
     def members(self) -> list[Member | Failure]:
         """Return what came of each file, in order."""
         with self._cancelling():
-            return [item for number in range(len(self.portions)) for item in self._files_of(number)]
+            return [item for number in range(len(self.portions)) for item in self._members_of(number)]
 
-    def _files_of(self, number: int) -> list[Member | Failure]:
+    def _members_of(self, number: int) -> list[Member | Failure]:
         scanned = self._scanned[number]
         return files_of(scanned if isinstance(scanned, bytes) else scanned.result())
 

@@ -28,6 +28,7 @@ from insitu.model.elementwise import Members, result_type
 __all__ = [
     "CONSTANT_BYTES",
     "KINDS",
+    "MAX_OPERATIONS",
     "cast",
     "combine",
     "count_operations",

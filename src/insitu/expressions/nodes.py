@@ -262,6 +262,8 @@ class WindowsOf(Expression):
     """Of `window_statistics.METHODS`; None: the elements are shown."""
     ddof: int = 0
     errors: Errors = field(default=(), repr=False)
+    least: int = 0
+    """With fewer values that are not missing in a window, its statistic is missing."""
 
     @property
     def shape(self) -> Shape:  # type: ignore[override]
@@ -408,7 +410,7 @@ def _fields(node: Expression) -> tuple[Any, ...]:
         case Broadcast():
             return node.of, node.shape
         case WindowsOf():
-            return node.of, node.along, node.layout, node.dtype, node.method, node.ddof, node.errors
+            return node.of, node.along, node.layout, node.dtype, node.method, node.ddof, node.errors, node.least
     raise AssertionError(f"{type(node)} is no node of its own")
 
 

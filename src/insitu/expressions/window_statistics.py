@@ -11,12 +11,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["METHODS", "Slices", "Window"]
+__all__ = ["METHODS", "Slices", "Window", "reduce_slices"]
 
 Values = npt.NDArray[Any]
 MEDIAN_BYTES = 32 << 20
@@ -69,6 +70,29 @@ class Slices:
         self.values = values
         self.along = along
         self.count = math.prod(len(window.offsets) for window in along.values())
+
+    def cast(self, dtype: np.dtype[Any]) -> Slices:
+        """Return the same elements in a floating-point type."""
+        if dtype == self.values.dtype:
+            return self
+        wide = Slices(self.values.astype(dtype), self.along)
+        wide.missing, wide.valid = self.missing, self.valid
+        return wide
+
+    @cached_property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """Which values are missing."""
+        return np.isnan(self.values)
+
+    @cached_property
+    def valid(self) -> npt.NDArray[np.int64]:
+        """How many values of each window are not missing."""
+        return self.sum(~self.missing)
+
+    @property
+    def filled(self) -> Values:
+        """The values, with 0 in place of missing ones."""
+        return np.where(self.missing, self.values.dtype.type(0), self.values)
 
     def __iter__(self) -> Iterator[Values]:
         return self.of(self.values)
@@ -167,10 +191,6 @@ def _truth(function: np.ufunc) -> Callable[[Slices, int], Values]:
     return lambda slices, ddof: slices.reduce_with(function, slices.values.astype(bool), np.dtype(bool))
 
 
-def _count(slices: Slices, values: Values) -> Values:
-    return slices.sum(~np.isnan(values))
-
-
 def _mean_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.mean(np.zeros(1, dtype)).dtype
 
@@ -179,18 +199,25 @@ def _mean(slices: Slices, ddof: int) -> Values:
     return slices.sum(slices.values.astype(_mean_type(slices.values.dtype), copy=False)) / slices.count
 
 
+def _nan_sum(slices: Slices, ddof: int) -> Values:
+    return slices.sum(slices.filled)
+
+
+def _nan_prod(slices: Slices, ddof: int) -> Values:
+    return slices.reduce_with(np.multiply, np.where(slices.missing, 1, slices.values), slices.values.dtype)
+
+
 def _nan_mean(slices: Slices, ddof: int) -> Values:
     if slices.values.dtype.kind not in "fc":
         return _mean(slices, ddof)
-    filled = np.where(np.isnan(slices.values), slices.values.dtype.type(0), slices.values)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (slices.sum(filled) / _count(slices, slices.values)).astype(slices.values.dtype)
+        return (slices.sum(slices.filled) / slices.valid).astype(slices.values.dtype)
 
 
 def _nan_var(slices: Slices, ddof: int) -> Values:
-    values = slices.values.astype(_mean_type(slices.values.dtype), copy=False)
-    slices = Slices(values, slices.along)
-    mean, count = _nan_mean(slices, 0), _count(slices, values)
+    slices = slices.cast(_mean_type(slices.values.dtype))
+    values = slices.values
+    mean, count = _nan_mean(slices, 0), slices.valid
     total, distance = np.zeros(slices.shape, values.dtype), np.empty(slices.shape, values.dtype)
     with np.errstate(invalid="ignore", divide="ignore"):
         for part in slices:
@@ -282,14 +309,22 @@ def _in_float64(statistic: Callable[[Slices, int], Values]) -> Callable[[Slices,
         if wide == dtype:
             return statistic(slices, ddof)
         with np.errstate(over="ignore"):
-            return statistic(Slices(slices.values.astype(wide), slices.along), ddof).astype(dtype)
+            return statistic(slices.cast(wide), ddof).astype(dtype)
 
     return reduce
+
+
+def reduce_slices(method: str, slices: Slices, ddof: int = 0, least: int = 0) -> Values:
+    """Return a statistic of windows, one of `METHODS`; it is missing where fewer than `least` values are not."""
+    found = METHODS[method](slices, ddof)
+    return np.where(slices.valid >= least, found, found.dtype.type(np.nan)) if least else found
 
 
 METHODS: dict[str, Callable[[Slices, int], Values]] = {
     "sum": _in_float64(_sum),
     "prod": _in_float64(_prod),
+    "nansum": _in_float64(_nan_sum),
+    "nanprod": _in_float64(_nan_prod),
     "mean": _in_float64(_mean),
     "nanmean": _in_float64(_nan_mean),
     "min": _fold_with(np.minimum),

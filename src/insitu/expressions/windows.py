@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.expressions.nodes import Expression, Place, WindowsOf
-from insitu.expressions.window_statistics import METHODS, Slices, Window
+from insitu.expressions.window_statistics import Slices, Window, reduce_slices
 
 __all__ = ["KEPT", "NEW", "SHOWN", "compute_windows", "hide_elements", "select_windows", "shown_dimensions"]
 
@@ -87,7 +87,7 @@ def compute_windows(windows: WindowsOf, values: Values) -> Values:
         places += [(SHOWN, axis) for axis in windows.along]
     else:
         with np.errstate(**dict(windows.errors)):  # type: ignore[arg-type]
-            found = METHODS[windows.method](Slices(values, windows.along), windows.ddof)
+            found = reduce_slices(windows.method, Slices(values, windows.along), windows.ddof, windows.least)
     return _lay_out(np.asarray(found, windows.dtype), places, windows.layout)
 
 

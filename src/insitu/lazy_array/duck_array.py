@@ -29,6 +29,7 @@ from insitu.expressions.moves import AddDimension, DropDimension, Repeat, Select
 from insitu.expressions.nodes import Moved, Stored, without_moves
 from insitu.expressions.point_selection import SelectPoints, TooManyPointsError, index_pointwise
 from insitu.forking import import_before_fork
+from insitu.lazy_array.at_once import call_at_once, move_at_once
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.lazy_array.dispatch import call_function, call_ufunc, compute_in_place
 from insitu.lazy_array.load_values import fingerprint, values_or_dask, write_values
@@ -37,6 +38,7 @@ from insitu.lazy_array.numpy_indexing import select
 from insitu.model import normalise_axes
 from insitu.process_options import options
 from insitu.reading import read_points
+from insitu.reading.await_read import await_read
 
 __all__ = ["LazyArray"]
 
@@ -81,20 +83,20 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     async def async_get_duck_array(self) -> npt.NDArray[Any]:
         """Return the values: xarray asks for them in `load_async` only."""
-        import asyncio
-
-        return await asyncio.to_thread(self.read)
+        return await await_read(self.read)
 
     # Values.
 
     def read(self, *, once: bool = False) -> npt.NDArray[Any]:
         """Return the values; nothing of them is kept if they are read `once`, as a part of a pass."""
-        return read_all([self.node], once=once)[0]
+        at_hand = self.find_at_hand()
+        return read_all([self.node], once=once)[0] if at_hand is None else np.array(at_hand)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("copy=False is not possible: reading a virtual array makes a copy")
-        values = read_and_keep(self.node)
+        at_hand = self.find_at_hand()
+        values = read_and_keep(self.node) if at_hand is None else at_hand
         if dtype is not None:
             values = values.astype(dtype, copy=False)
         return values if values.flags.writeable else values.copy()
@@ -223,9 +225,14 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def _after(self, move: StructuralMove) -> LazyArray:
         """Return the array after a structural operation, which is done to all arrays of its expression."""
-        made = LazyArray(move.apply(self.node))
-        made.is_view = move.makes_view
-        return made
+
+        def move_node(array: LazyArray) -> LazyArray:
+            made = LazyArray(move.apply(array.node))
+            made.is_view = move.makes_view
+            return made
+
+        found = move_at_once(move, move_node, self)
+        return move_node(self) if found is None else found
 
     def transpose(self, *axes: Any) -> LazyArray:
         """Return the dimensions in another order."""
@@ -279,12 +286,17 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         laid_out = order in ("C", "F")  # how the values are to lie in memory once they are read
         if to == self.dtype and to.metadata == self.dtype.metadata and not laid_out:  # xarray writes enumerations by it
             return self.copy() if copy else self
-        stored = without_moves(self.node)
-        is_lossless = np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc"
-        if isinstance(stored, Stored) and is_lossless and not laid_out:
-            filled = Stored(replace(stored.array, dtype=to), stored.context)  # a place is cast as it is filled
-            return LazyArray(Moved.remember(self.node, CastValues(to), filled))
-        return LazyArray(cast(self.node, to, current_errors(), order))
+
+        def cast_node(array: LazyArray) -> LazyArray:
+            stored = without_moves(array.node)
+            is_lossless = np.can_cast(self.dtype, to, "safe") and self.dtype.kind in "biufc" and to.kind in "iufc"
+            if isinstance(stored, Stored) and is_lossless and not laid_out:
+                filled = Stored(replace(stored.array, dtype=to), stored.context)  # a place is cast as it is filled
+                return LazyArray(Moved.remember(array.node, CastValues(to), filled))
+            return LazyArray(cast(array.node, to, current_errors(), order))
+
+        found = call_at_once(lambda values: values.astype(to, order), cast_node, [self])
+        return cast_node(self) if found is None else found
 
     # Travelling and showing.
 
@@ -299,7 +311,9 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
 
     def copy(self, order: str = "C") -> LazyArray:
         """Return an array that can be written to without changing this one; reads nothing."""
-        return LazyArray(cast(self.node, self.dtype, (), order) if order == "F" else self.node)
+        if order == "F":
+            return LazyArray(cast(self.node, self.dtype, (), order))
+        return LazyArray(self.node) if self._at_hand is None else self.of_values(self.source, self._at_hand)
 
     def __dask_tokenize__(self) -> Any:
         return fingerprint(self.node)

@@ -33,6 +33,9 @@ __all__ = [
 
 def values_or_dask(array: DeferredValues) -> Any:
     """Return the values, or a Dask array where they exceed `read_limit`."""
+    at_hand = array.find_at_hand()
+    if at_hand is not None:
+        return at_hand
     if array.nbytes <= array.read_limit:
         return read_and_keep(array.node)
     if find_spec("dask") is None:

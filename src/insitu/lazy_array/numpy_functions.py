@@ -17,6 +17,7 @@ from insitu.expressions.element_operations import fill_null, find_null_tested, f
 from insitu.expressions.join_expressions import join_expressions
 from insitu.expressions.nodes import without_moves
 from insitu.expressions.padding import convert_fill, take_with_fill
+from insitu.lazy_array.at_once import Postponed, call_at_once
 from insitu.lazy_array.dispatch import implements, own_result, to_computable
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.numpy_operations import combine
@@ -43,10 +44,19 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
         return NotImplemented
     if len({array.ndim for array in lazy}) > 1:
         raise ValueError(f"arrays of shapes {', '.join(str(array.shape) for array in lazy)} cannot be concatenated")
-    dtype = np.result_type(*(array.dtype for array in lazy))
     (along,) = normalise_axes(axis, lazy[0].ndim)
-    joined = join_expressions([array.node for array in lazy], along)
-    return NotImplemented if joined is None else LazyArray(joined).astype(dtype)
+    shape = (*lazy[0].shape[:along], sum(array.shape[along] for array in lazy), *lazy[0].shape[along + 1 :])
+
+    def join_values(*values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.concatenate(values, along)
+
+    def join_nodes(*parts: LazyArray) -> Any:
+        dtype = np.result_type(*(part.dtype for part in parts))
+        joined = join_expressions([part.node for part in parts], along)
+        return NotImplemented if joined is None else LazyArray(joined).astype(dtype)
+
+    found = call_at_once(join_values, join_nodes, lazy, shape)
+    return join_nodes(*lazy) if found is None else found
 
 
 @implements(np.stack)
@@ -222,11 +232,21 @@ def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any
         return array.oindex[tuple(np.pad(np.arange(n), width, mode, **kwargs) for n, width in places)]
     if mode != "constant" or set(kwargs) - {"constant_values"} or np.ndim(kwargs.get("constant_values", 0)):
         return NotImplemented
-    indices = [
-        np.concatenate([np.full(before, -1), np.arange(n), np.full(after, -1)]) if before or after else None
-        for n, (before, after) in zip(array.shape, widths, strict=True)
-    ]
-    return _take_with_fill(array, indices, kwargs.get("constant_values", 0))
+    fill = kwargs.get("constant_values", 0)
+
+    def pad_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.pad(values, widths, constant_values=convert_fill(fill, values.dtype))
+
+    def pad_nodes(whole: LazyArray) -> Any:
+        indices = [
+            np.concatenate([np.full(before, -1), np.arange(n), np.full(after, -1)]) if before or after else None
+            for n, (before, after) in zip(whole.shape, widths, strict=True)
+        ]
+        return _take_with_fill(whole, indices, fill)
+
+    shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
+    found = call_at_once(pad_values, pad_nodes, [array], shape)
+    return pad_nodes(array) if found is None else found
 
 
 def _take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> Any:
@@ -247,6 +267,11 @@ def _take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None]
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
         return NotImplemented
+    found = call_at_once(np.where, _where_nodes, (condition, x, y))
+    return _where_nodes(condition, x, y) if found is None else found
+
+
+def _where_nodes(condition: Any, x: Any, y: Any) -> Any:
     special = _where_special(condition, x, y)
     return combine("where", condition, x, y) if special is NotImplemented else special
 
@@ -366,7 +391,13 @@ def _full_like(
     )  # cast as NumPy does, NaN to integers, too
     carried = in_memory(value)
     wanted = a.shape if shape is None else np.empty(shape, "V0").shape
-    return np.full(wanted, value) if carried is None else LazyArray(carried).broadcast_to(wanted).copy()
+    if carried is None:
+        return np.full(wanted, value)
+
+    def repeat_node(like: LazyArray) -> LazyArray:
+        return LazyArray(carried).broadcast_to(wanted).copy()
+
+    return LazyArray.of_values(Postponed(repeat_node, [a]), np.broadcast_to(value, wanted))
 
 
 # Asked about it.

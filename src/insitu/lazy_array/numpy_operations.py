@@ -13,9 +13,10 @@ import numpy as np
 
 from insitu.expressions import element_operations
 from insitu.expressions.element_operations import CONSTANT_BYTES, KINDS
+from insitu.lazy_array.at_once import call_at_once
 from insitu.lazy_array.dispatch import implements
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.model.elementwise import UFUNCS, Members
+from insitu.model.elementwise import OPERATIONS, UFUNCS, Members
 
 __all__ = ["combine"]
 
@@ -31,6 +32,11 @@ def combine(name: str, *inputs: Any) -> Any:
     inputs
         Its arguments: virtual arrays, arrays in memory, numbers; at least one is virtual.
     """
+    found = call_at_once(OPERATIONS[name], partial(_combine_nodes, name), inputs)
+    return _combine_nodes(name, *inputs) if found is None else found
+
+
+def _combine_nodes(name: str, *inputs: Any) -> Any:
     nodes = (given.node if isinstance(given, LazyArray) else given for given in inputs)
     made = element_operations.combine(name, *nodes)
     return NotImplemented if made is None else LazyArray(made)

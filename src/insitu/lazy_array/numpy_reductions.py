@@ -99,7 +99,8 @@ def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
     cache = array.context.values
     if cache is None or server_of(array.node) is not None:
         return None
-    values = find_values(array.node)
+    at_hand = array.find_at_hand()
+    values = find_values(array.node) if at_hand is None else at_hand
     if values is None and array.nbytes <= REUSED_BYTES and cache.can_keep(array.nbytes):
         key = array.node.make_key()
         key.uses += 1

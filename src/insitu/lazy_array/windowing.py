@@ -7,7 +7,7 @@ reduce the new dimensions. The result stays virtual: see `insitu.expressions.win
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,16 @@ import numpy.typing as npt
 from insitu.expressions.chunk_grid import chunk_sizes, read_itemsize
 from insitu.expressions.element_operations import current_errors, fill_null
 from insitu.expressions.nodes import Expression, Moved, Operation, Place, WindowsOf, iterate_nodes
+from insitu.expressions.padding import take_with_fill
 from insitu.expressions.window_reach import MOST_BYTES
-from insitu.expressions.window_statistics import METHODS, Window
+from insitu.expressions.window_statistics import METHODS, Slices, Window, reduce_slices
 from insitu.expressions.windows import KEPT, SHOWN, hide_elements, shown_dimensions
+from insitu.lazy_array.at_once import call_at_once
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.model import normalise_axes
 from insitu.reducing.statistics import STATISTICS
 
-__all__ = ["reduce_windows", "slide_windows", "split_dimensions"]
+__all__ = ["reduce_windows", "roll_windows", "slide_windows", "split_dimensions"]
 
 
 def slide_windows(array: LazyArray, lengths: Sequence[int], axes: Sequence[int]) -> LazyArray:
@@ -35,6 +37,55 @@ def slide_windows(array: LazyArray, lengths: Sequence[int], axes: Sequence[int])
         along[axis] = Window(np.arange(array.shape[axis] - length + 1), np.arange(length))
     places: list[Place] = [(KEPT, axis) for axis in range(array.ndim)]
     return _show(array, along, [*places, *((SHOWN, axis) for axis in axes)])
+
+
+def roll_windows(
+    array: LazyArray, lengths: Mapping[int, int], centered: Container[int], method: str, least: int, ddof: int = 0
+) -> LazyArray | None:
+    """Return a statistic of the windows that end at each element, as xarray's `rolling` has it; None if it is not one
+    for which missing values are left out here.
+
+    Parameters
+    ----------
+    array
+        The array: of floating-point numbers.
+    lengths
+        Of the windows by dimension. Beyond the array all values are missing.
+    centered
+        The dimensions along which an element is in the middle of its window.
+    method, ddof
+        The statistic, and of which values beside the number it is less.
+    least
+        With fewer values in a window the result is missing.
+    """
+    name = f"nan{method}"
+    if array.dtype.kind != "f" or name not in METHODS or least < 1 or not array.size:
+        return None
+    before = {axis: length // 2 if axis in centered else length - 1 for axis, length in lengths.items()}
+    along = {axis: Window(np.arange(array.shape[axis]), np.arange(length)) for axis, length in lengths.items()}
+    layout = tuple((KEPT, axis) for axis in range(array.ndim))
+    errors = current_errors()
+    dtype = array.dtype.newbyteorder("=")
+
+    def roll_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        shape = [n + lengths.get(axis, 1) - 1 for axis, n in enumerate(values.shape)]
+        padded = np.full(shape, np.nan, dtype)
+        inside = [slice(before.get(axis, 0), before.get(axis, 0) + n) for axis, n in enumerate(values.shape)]
+        padded[tuple(inside)] = values
+        return reduce_slices(name, Slices(padded, along), ddof, least)
+
+    def roll_node(whole: LazyArray) -> LazyArray:
+        indices = [
+            np.pad(np.arange(n), (before[axis], lengths[axis] - 1 - before[axis]), constant_values=-1)
+            if axis in lengths
+            else None
+            for axis, n in enumerate(whole.shape)
+        ]
+        padded = take_with_fill(whole.node, indices, np.nan)
+        return LazyArray(WindowsOf(padded, along, layout, dtype, name, ddof, errors, least))
+
+    found = call_at_once(roll_values, roll_node, [array], array.shape)
+    return roll_node(array) if found is None else found
 
 
 def split_dimensions(array: LazyArray, shape: Sequence[int]) -> LazyArray | None:

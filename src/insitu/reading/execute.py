@@ -25,7 +25,7 @@ from insitu.errors import InsituError
 from insitu.model import Packing
 from insitu.reading.cache import ChunkCache, PartialChunkCache
 from insitu.reading.chunk_sink import ChunkSink
-from insitu.reading.fetch import read_exactly_into
+from insitu.reading.fetch import FETCH_SLOT, read_exactly_into
 from insitu.reading.fetch_and_decode import PlanExecution, run_executions
 from insitu.reading.plan import ChunkPart, FewChunks, ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
@@ -43,9 +43,6 @@ TRANSIT_SLOT = 3
 
 The decoders use slots 0 to 2.
 """
-
-FETCH_SLOT = 4
-"""Slot of the thread's buffer for one of a few chunks as stored."""
 
 SHARED_BYTES = 256 << 10
 """Decoded bytes of a chunk from which on a few chunks are worth threads: smaller ones are done before

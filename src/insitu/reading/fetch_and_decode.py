@@ -241,7 +241,7 @@ class PlanExecution:
         requests = fetched = decoded = 0
         if missing.any():
             data, requests, fetched = fetch_rows(
-                source, plan.offset[begin:end][missing], plan.length[begin:end][missing]
+                source, plan.offset[begin:end][missing], plan.length[begin:end][missing], keep=True
             )
         fetch_seconds = perf_counter() - started
         here = dict(zip((np.flatnonzero(missing) + begin).tolist(), data, strict=True))
@@ -260,7 +260,9 @@ class PlanExecution:
                 made = True
                 one = slice(at, at + 1)
                 # A chunk that was in the cache a moment ago may have been evicted since.
-                chunk = here[at] if at in here else fetch_rows(source, plan.offset[one], plan.length[one])[0][0]
+                chunk = (
+                    here[at] if at in here else fetch_rows(source, plan.offset[one], plan.length[one], keep=True)[0][0]
+                )
                 return decoder(chunk, None, source.read_many)
 
             try:

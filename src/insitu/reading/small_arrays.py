@@ -173,7 +173,7 @@ def _read_source(
 def _fetch_ranges(source: ByteSource, offset: Indices, length: Indices) -> tuple[list[memoryview], int, int]:
     """Return the bytes of ranges in any order, the number of requests, and the number of bytes fetched."""
     order = np.argsort(offset, kind="stable")
-    rows, requests, fetched = fetch_rows(source, offset[order], length[order])
+    rows, requests, fetched = fetch_rows(source, offset[order], length[order], keep=True)
     if isinstance(rows, ChunkBatch):  # as lists of numbers: labels may be cut into thousands of chunks of a few bytes
         block, begin, nbytes = rows.columns
         view: memoryview = block.data

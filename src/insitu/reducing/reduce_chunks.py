@@ -22,7 +22,7 @@ from insitu.codecs.chain import Decoder
 from insitu.codecs.chunk_batch import take_chunks
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError
-from insitu.model import Packing
+from insitu.model import Columns, Packing, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch import read_exactly_into
@@ -38,7 +38,7 @@ from insitu.reducing.result_layout import TileProjection
 from insitu.sources import ByteSource
 from insitu.sources.protocol import ReadsInto
 
-__all__ = ["BatchReducer", "PartialStack", "PartialsByPlace"]
+__all__ = ["BatchReducer", "PartialStack", "PartialsByPlace", "reduce_one_chunk"]
 
 BLOCK_BYTES = 512 << 10
 """Small parts are reduced together, this many bytes at a time: they stay in the cache of a core. The mean of 16,200
@@ -424,6 +424,34 @@ class BatchReducer(ChunkSink):
             partial = self.reduction.repeat(partial, times)
         before = self.found.get((grid, key))
         self.found[grid, key] = partial if before is None else self.reduction.merge(before, partial)
+
+
+def reduce_one_chunk(
+    array: VirtualArray, values: npt.NDArray[Any], axes: tuple[int, ...], reduction: Reduction
+) -> Partial | None:
+    """Return the partial of an array that is one small chunk, given its values, without a plan: as `measure_many` does,
+    which other chunks of that size get to. None if it is anything else.
+    """
+    if len(array.tiles) != 1 or 0 in values.shape or values.dtype.kind not in "biufc":
+        return None
+    tile = array.tiles[0]
+    table, packed = tile.chunks, not tile.packings.identity
+    if not isinstance(table, Columns) or tile.dimensions != tuple(range(len(tile.axes))) or tile.shape != array.shape:
+        return None
+    if not all(axis.is_regular and axis.count == 1 for axis in tile.axes) or table.source.item(0) < 0:
+        return None
+    stored = values.size * max(tile.encodings[0].dtype.itemsize, reduction.dtype.itemsize)
+    # Larger ones are measured by the kernel, read into their place, or cut into slices.
+    if stored >= min(DIRECT_READ_BYTES, STEP_BYTES, BLOCK_BYTES // 2, FUSED_BYTES if packed else DIRECT_READ_BYTES):
+        return None
+    positions = None
+    if reduction.positional:
+        strides = [math.prod(values.shape[other] for other in axes[number + 1 :]) for number in range(len(axes))]
+        positions = [np.arange(values.shape[axis]) * stride for axis, stride in zip(axes, strides, strict=True)]
+    stacked = np.require(values, reduction.dtype, ("C", "A"))[None]
+    along = tuple(axis + 1 for axis in axes)
+    partial = reduction.step(stacked, along if positions is not None else (0, *along), positions)
+    return {name: found[0] for name, found in partial.items()}
 
 
 class _ChunkNumberContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from insitu.expressions.boxes import Box, BoxMemory
 from insitu.expressions.evaluate import box_reader
-from insitu.expressions.nodes import Expression, Stored, is_stored, stored_arrays
+from insitu.expressions.nodes import Expression, Stored, is_stored, stored_arrays, without_moves
 from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.process_options import options
 from insitu.reading import ReadContext
@@ -20,7 +21,9 @@ from insitu.reducing.expression_values import ExpressionValues, reduction_memory
 from insitu.reducing.fold_portions import Folding, Results, fold_in_portions
 from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce_chunks import reduce_one_chunk
 from insitu.reducing.reduced_axes import squeeze_axes, unchanged_statistics
+from insitu.reducing.reductions import Reduction
 from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.whole_blocks import reduce_whole_boxes
 
@@ -75,6 +78,9 @@ def reduce_expression(
         What may be held at a time. It does not change a bit of the results.
     """
     along = normalise_axes(query.axes, expression.ndim)
+    at_once = None if known is None else _reduce_known_chunk(expression, along, query, known)
+    if at_once is not None:
+        return at_once
     with open_values(expression, known, memory) as values:
         found: Results = {}
         if unchanged := unchanged_statistics(query, expression.ndim):
@@ -90,6 +96,25 @@ def reduce_expression(
     if query.keepdims:
         return {method: found[method] for method in query.methods}
     return {method: squeeze_axes(found[method], along, expression.ndim) for method in query.methods}
+
+
+def _reduce_known_chunk(
+    expression: Expression, along: tuple[int, ...], query: ReductionQuery, known: npt.NDArray[Any]
+) -> Results | None:
+    """Return statistics of the known values of a stored array that is one small chunk; None if it is anything else."""
+    node = without_moves(expression)
+    if not isinstance(node, Stored) or unchanged_statistics(query, expression.ndim):
+        return None
+    if not all(STATISTICS.can_stream(method, node.dtype) for method in query.methods):
+        return None
+    reduction = Reduction(query.methods, node.dtype, query.rules)
+    partial = reduce_one_chunk(node.array, known, along, reduction)
+    if partial is None:
+        return None
+    found = reduction.finalise(partial, math.prod(known.shape[axis] for axis in along))
+    if query.keepdims:
+        return found
+    return {method: squeeze_axes(values, along, expression.ndim) for method, values in found.items()}
 
 
 def fold_expression(

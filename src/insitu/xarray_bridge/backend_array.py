@@ -18,6 +18,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.reading.await_read import await_read
 
 __all__ = [
     "InsituArray",
@@ -60,6 +61,10 @@ class InsituArray(BackendArray):
         if not isinstance(key, indexing.VectorizedIndexer):
             return self._get(key.tuple)  # xarray's adapter fails for empty selections that go backwards
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._get)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """Return the values of a selection: xarray asks for them in `load_async`."""
+        return await await_read(self.__getitem__, key)
 
     def _get(self, key: tuple[Any, ...]) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = self.lazy.oindex[key].read()

@@ -4,6 +4,8 @@ To xarray a `LazyArray` is a duck array like any other. It has no attribute `chu
 would take it for a Dask array and refuse what it refuses of those. In these places that is not enough:
 
 - `load` keeps duck arrays as they are. Here virtual arrays are read, all of a dataset in one batch;
+- `load_async` awaits each variable on its own, also those of the engine. Here they are one batch on one
+  thread, which ends with the task that waits for it;
 - writing (`to_netcdf`, `to_zarr`) would load an array as a whole. Here it is written piece by piece;
 - `chunk` would read each block by itself. Here it gives the Dask arrays of `chunks=`;
 - rolling windows are handed to bottleneck or numbagg, groups to flox, where these are installed, which
@@ -25,7 +27,7 @@ values stay the same, but more of them are in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, wraps
 from typing import Any, NamedTuple
 
@@ -38,7 +40,9 @@ from insitu.lazy_array.duck_array import LazyArray
 from insitu.lazy_array.load_values import own_values_or_dask, to_dask
 from insitu.model.elementwise import UFUNCS
 from insitu.reading import ReadContext
+from insitu.reading.await_read import await_read
 from insitu.scanning.member import in_memory
+from insitu.xarray_bridge.backend_array import find_lazy_array
 from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 
 __all__ = ["HOOKS", "Hook", "install_hooks"]
@@ -46,16 +50,41 @@ __all__ = ["HOOKS", "Hook", "install_hooks"]
 
 FLOX_KEYWORDS = ("method", "engine", "reindex")
 """Of reductions of groups: in which way flox computes them."""
+ROLLING_KEYWORDS = frozenset(
+    {
+        *("array_agg_func", "bottleneck_move_func", "numbagg_move_func", "rolling_agg_func"),
+        *("keep_attrs", "fillna", "sliding_window_view_kwargs", "ddof"),
+    }
+)
+"""Of reductions of windows: what xarray gives, and what a user may give beside."""
 
 
 def _read_before_loading(original: Callable[..., Any]) -> Callable[..., Any]:
     def load(self: Any, **kwargs: Any) -> Any:
         virtual = [variable for variable in _variables_of(self) if isinstance(variable._data, LazyArray)]
-        for variable, values in zip(virtual, read_all([variable._data.node for variable in virtual]), strict=True):
+        waiting = []
+        for variable in virtual:
+            if variable._data.find_at_hand() is None:
+                waiting.append(variable)
+            else:
+                variable.data = variable._data.read()
+        for variable, values in zip(waiting, read_all([variable._data.node for variable in waiting]), strict=True):
             variable.data = values
         return original(self, **kwargs)
 
     return load
+
+
+def _read_together_before_awaiting(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def load_async(self: Any, **kwargs: Any) -> Any:
+        virtual = [(variable, find_lazy_array(variable)) for variable in _variables_of(self)]
+        found = [(variable, array.node) for variable, array in virtual if array is not None]
+        values = await await_read(read_all, [node for _, node in found])
+        for (variable, _), read in zip(found, values, strict=True):
+            variable.data = read
+        return await original(self, **kwargs)
+
+    return load_async
 
 
 def _variables_of(data: Any) -> Iterable[Any]:
@@ -140,10 +169,33 @@ def _keep_group_arithmetic_virtual(original: Callable[..., Any]) -> Callable[...
 def _reduce_windows_without_libraries(original: Callable[..., Any]) -> Callable[..., Any]:
     def reduce_windows(self: Any, *args: Any, **kwargs: Any) -> Any:
         if has_virtual_array(self.obj):
+            found = _roll_virtual_array(self, kwargs)
+            if found is not None:
+                return found
             kwargs |= {name: None for name in ("bottleneck_move_func", "numbagg_move_func") if name in kwargs}
         return original(self, *args, **kwargs)
 
     return reduce_windows
+
+
+def _roll_virtual_array(rolling: Any, how: Mapping[str, Any]) -> Any:
+    """Return the statistic that xarray's `rolling` is asked for, in one step; None if it is not one of floating-point
+    values by the usual rules.
+    """
+    function = how.get("array_agg_func") or how.get("rolling_agg_func")
+    if set(how) - ROLLING_KEYWORDS or function is None:
+        return None
+    whole, axes = rolling.obj, rolling.obj.get_axis_num(rolling.dim)
+    lengths = dict(zip(axes, map(int, rolling.window), strict=True))
+    centered = [axis for axis, center in zip(axes, rolling.center, strict=True) if center]
+    method, ddof = function.__name__.removeprefix("_"), how.get("ddof", 0)
+    from insitu.lazy_array.windowing import roll_windows  # not at the top: windows come with all statistics
+
+    data = roll_windows(whole.variable._data, lengths, centered, method, rolling.min_periods, ddof)
+    if data is None:
+        return None
+    attributes = whole.attrs if how.get("keep_attrs") else {}
+    return type(whole)(data, whole.coords, whole.dims, whole.name, attributes)
 
 
 def _count_integers_once(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -241,6 +293,7 @@ HOOKS = (
     Hook(("xarray.core.variable:Variable",), "load", _read_before_loading),
     Hook(("xarray.core.variable:Variable",), "_broadcast_indexes", _read_indexers),
     Hook(("xarray.core.dataset:Dataset",), "load", _read_before_loading),
+    Hook(("xarray.core.dataset:Dataset",), "load_async", _read_together_before_awaiting),
     Hook(("xarray.core.dataset:Dataset",), "_validate_indexers", _read_indexers_of_datasets),
     Hook(("xarray.core.datatree:DataTree",), "load", _read_before_loading),
     Hook(("xarray.backends.common:ArrayWriter",), "add", _write_virtual_arrays_in_pieces),

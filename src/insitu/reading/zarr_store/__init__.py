@@ -5,7 +5,8 @@
 | `stored_chunks` | chunks that are passed on as they are stored |
 | `encoded_chunks` | chunks that are read and encoded again, where Zarr cannot describe the stored ones |
 | `value_forms` | how times and texts are written |
-| `tree` | the keys of the store and their content |
+| `zarr_tree` | the keys of the store and their content |
+| `many_keys` | keys that tasks of an event loop wait for, read together |
 | `store` | the store class of zarr-python |
 """
 

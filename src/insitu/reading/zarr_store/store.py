@@ -16,6 +16,7 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
+from insitu.reading.zarr_store.many_keys import KeyReader
 from insitu.reading.zarr_store.zarr_tree import ZarrTree
 
 __all__ = ["InsituStore"]
@@ -41,6 +42,7 @@ class InsituStore(Store):
             raise ValueError("an InsituStore is read-only: open it with read_only=True")
         super().__init__(read_only=True)
         self.tree = tree
+        self._reader = KeyReader(tree)
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return the same store; it cannot be made writable."""
@@ -80,8 +82,10 @@ class InsituStore(Store):
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the content of a key; the archive is read on threads."""
-        return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
+        """Return the content of a key; keys that are asked for at once are read together."""
+        self._is_open = True
+        data = await self._reader.get(key, _to_byte_span(byte_range))
+        return None if data is None else (prototype or default_buffer_prototype()).buffer.from_bytes(data)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]

@@ -6,20 +6,20 @@ Bytes, and ranges of them, are read from the archive's files. Nothing is decoded
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from insitu.errors import NotFoundError, TruncatedError, UnsupportedError
-from insitu.model import INLINE, VirtualArray
+from insitu.model import INLINE, Source, VirtualArray
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.zarr_store.byte_span import ALL_BYTES, ByteSpan
 from insitu.zarr_metadata import to_documents
 from insitu.zarr_metadata.to_zarr import CELLS_PER_BLOCK, ZarrArraySpec, to_zarr_spec
 
-__all__ = ["PORTABLE_CODECS", "StoredChunks", "find_stored_chunks"]
+__all__ = ["PORTABLE_CODECS", "StoredChunks", "StoredRange", "find_stored_chunks", "read_stored"]
 
 _MAX_CELLS = 1 << 22
 """Limit of the cells that are compared.
@@ -41,6 +41,42 @@ GDAL 3.6 supports no filters.
 """
 
 
+class StoredRange(NamedTuple):
+    """Where the bytes of a chunk lie."""
+
+    source: Source
+    offset: int
+    length: int
+    """-1: up to the end of the object."""
+
+
+def read_stored(wanted: Sequence[tuple[StoredRange, ByteSpan]], opened: SourcePool) -> list[bytes | None]:
+    """Return spans of chunks that lie in one source, read together; None if the source is an optional one that does
+    not exist.
+    """
+    about = wanted[0][0].source
+    ranges = []
+    try:
+        with opened.acquire(about) as source:
+            for (_, offset, length), span in wanted:
+                start, many = span.within(source.size() - offset if length < 0 else length)
+                ranges.append((offset + start, many))
+            found = source.read_many(ranges) if len(ranges) > 1 else [source.read(*ranges[0])]
+    except NotFoundError as problem:
+        if about.optional and not problem.is_dead_redirect:
+            return [None] * len(wanted)
+        raise
+    for data, (offset, many) in zip(found, ranges, strict=True):
+        if len(data) != many:
+            raise TruncatedError(
+                f"the object is truncated: the chunk needs {many} bytes, {len(data)} were received",
+                url=about.url,
+                offset=offset,
+                length=many,
+            )
+    return list(found)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredChunks:
     """An array whose stored chunks are passed on."""
@@ -54,38 +90,31 @@ class StoredChunks:
         """Chunks along each dimension."""
         return self.array.grid
 
+    def locate(self, cells: Sequence[tuple[int, ...]]) -> list[StoredRange | bytes | None]:
+        """Return for each chunk where its bytes lie; the bytes, if the table of chunks has them; None if it was
+        never written.
+        """
+        tile = self.array.tile
+        index = [np.zeros(len(cells), np.int64)] * len(tile.axes)
+        for dimension, axis in enumerate(tile.dimensions):
+            index[axis] = np.array([cell[dimension] for cell in cells], np.int64)
+        rows = tile.chunks.locate(index)
+        found: list[StoredRange | bytes | None] = []
+        for number, offset, length in zip(
+            rows.source.tolist(), rows.offset.tolist(), rows.length.tolist(), strict=True
+        ):
+            if number == INLINE:
+                found.append(rows.inline[offset : offset + length])
+            else:
+                found.append(None if number < 0 else StoredRange(tile.chunks.sources[number], offset, length))
+        return found if tile.axes else found * len(cells)
+
     def chunk(self, cell: tuple[int, ...], opened: SourcePool, span: ByteSpan = ALL_BYTES) -> bytes | None:
         """Return the bytes of a chunk, as stored; None if it was never written."""
-        tile = self.array.tile
-        index = [np.zeros(1, np.int64)] * len(tile.axes)
-        for dimension, axis in enumerate(tile.dimensions):
-            index[axis] = np.array([cell[dimension]], np.int64)
-        row = tile.chunks.locate(index)
-        number, offset, length = int(row.source[0]), int(row.offset[0]), int(row.length[0])
-        if number == INLINE:
-            return span.of(row.inline[offset : offset + length])
-        if number < 0:
-            return None
-        about = tile.chunks.sources[number]
-        try:
-            with opened.acquire(about) as source:
-                if length < 0:
-                    length = source.size() - offset
-                start, many = span.within(length)
-                data = source.read(offset + start, many)
-        except NotFoundError as problem:
-            if about.optional and not problem.is_dead_redirect:
-                return None
-            raise
-        if len(data) != many:
-            raise TruncatedError(
-                f"the object is truncated: the chunk needs {many} bytes, {len(data)} were received",
-                url=about.url,
-                offset=offset + start,
-                length=many,
-                chunk=cell,
-            )
-        return data
+        (found,) = self.locate([cell])
+        if isinstance(found, StoredRange):
+            return read_stored([(found, span)], opened)[0]
+        return None if found is None else span.of(found)
 
     def cells(self) -> Iterator[tuple[int, ...]]:
         """Yield the chunks that were written."""

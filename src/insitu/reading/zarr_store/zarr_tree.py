@@ -117,7 +117,7 @@ class ZarrTree:
             return None
         path, cell = place
         with error_context(variable=path, chunk=cell):
-            return self.views[path].chunk(cell, self._source_pool(), span)
+            return self.views[path].chunk(cell, self.source_pool(), span)
 
     def place(self, key: str) -> tuple[str, tuple[int, ...]] | None:
         """Return the array's path and the chunk that a key names; None if it names none."""
@@ -150,7 +150,8 @@ class ZarrTree:
                 names[key[len(prefix) :].partition("/")[0]] = None
         return iter(names)
 
-    def _source_pool(self) -> SourcePool:
+    def source_pool(self) -> SourcePool:
+        """Return the archive's open sources."""
         with self._lock:
             if self._opened is None:
                 self._opened = SourcePool(self.storage_options, opener=self.opener)
