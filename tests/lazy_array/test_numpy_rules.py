@@ -305,7 +305,7 @@ def test_functions(path: Path, dtype: str, shape: tuple[int, ...]) -> None:
         try:
             assert_as_numpy(call, virtual(ds, dtype, shape), make_values(dtype, shape), name)
         except AssertionError as problem:
-            wrong.append(str(problem).strip().splitlines()[0])
+            wrong.append(f"{name}: {str(problem).strip().splitlines()[0]}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -352,5 +352,5 @@ def test_edges_of_xarrays_operations(path: Path, dtype: str) -> None:
             try:
                 assert_as_numpy(operation, found, found.copy(data=make_values(dtype, (4, 4))), name)
             except AssertionError as problem:
-                wrong.append(str(problem).strip().splitlines()[0])
+                wrong.append(f"{name}: {str(problem).strip().splitlines()[0]}")
     assert not wrong, "\n".join(wrong)

@@ -99,7 +99,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         values = read_and_keep(self.node) if at_hand is None else at_hand
         if dtype is not None:
             values = values.astype(dtype, copy=False)
-        return values if values.flags.writeable else values.copy()
+        return values if values.flags.writeable else values.copy("K" if at_hand is not None else "C")
 
     def __float__(self) -> float:
         return float(self.read())
