@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,3 +179,18 @@ def test_summaries_of_verbs(verb: str) -> None:
     """The list of verbs is shown without importing them: it says what their docstrings say."""
     function = getattr(import_module(f"insitu.cli.{verb}"), verb)
     assert VERBS[verb] == " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+
+
+def test_what_scripts_benchmarks_and_examples_import_is_there() -> None:
+    """They are not part of the package, so nothing else sees that a name of it has moved."""
+    root = Path(__file__).parents[1]
+    missing = []
+    for path in (path for folder in ("bench", "examples", "scripts") for path in (root / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "insitu":
+                module = import_module(node.module or "")
+                for alias in node.names:
+                    within = hasattr(module, "__path__") and find_spec(f"{node.module}.{alias.name}")
+                    if not hasattr(module, alias.name) and not within:
+                        missing.append(f"{path.relative_to(root)}: {node.module}.{alias.name}")
+    assert missing == []

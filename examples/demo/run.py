@@ -29,8 +29,9 @@ from sample_archive import YEAR, land, make_archive
 from waiting_times import waiting_times
 
 from insitu import open_dataset, open_mfdataset, scan
-from insitu.cli.screen import format_bytes, format_chunk_shape, format_codecs, plural, stdout
+from insitu.cli.screen import format_chunk_shape, format_codecs, stdout
 from insitu.errors import InsituError, UnsupportedError
+from insitu.model.description import count_text, format_bytes
 from insitu.sources import trace
 from pictures import draw_map, draw_mosaic
 from server import run_server
@@ -65,7 +66,7 @@ def demo(folder: Path) -> None:
     title = f"Mean temperature of {YEAR}, reduced by a server next to the data"
     draw_map(mean, land(), folder / "map.png", title)
     array = scan(folder / TARGETS[0]).array("tas")
-    title = f"tas: one array from 12 files, a mosaic of {plural(len(array.tiles), 'grid')} of chunks"
+    title = f"tas: one array from 12 files, a mosaic of {count_text(len(array.tiles), 'grid')} of chunks"
     draw_mosaic(array, folder / "chunks.png", title)
     stdout.print(f"{folder / 'map.png'}, {folder / 'chunks.png'}", markup=False)
     stdout.print(f"\nAll of it took {time.perf_counter() - begin:.1f} s. Try next:")
