@@ -17,9 +17,9 @@ import functools
 import gc
 import importlib
 import json
+import multiprocessing.connection
 import os
 import pkgutil
-import select
 import signal
 import socket
 import subprocess
@@ -75,7 +75,7 @@ class ForkedProcess:
         return code
 
     def _wait(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select.select([self._connection], [], [], timeout)[0]:
+        if self.returncode is None and multiprocessing.connection.wait([self._connection], timeout):
             self.returncode = os.waitstatus_to_exitcode(int(self._lines.readline()))
             self._lines.close()
             self._connection.close()
@@ -224,7 +224,7 @@ def _wait_for_command(listener: socket.socket) -> list[str] | None:
     """Return the words of a command in a process of its own; None in this one, at its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait for commands are not waited for
     while True:
-        ready = select.select([listener, sys.stdin], [], [])[0]
+        ready = multiprocessing.connection.wait([listener, sys.stdin])
         if sys.stdin in ready:
             return None
         connection, _ = listener.accept()

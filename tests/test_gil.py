@@ -136,7 +136,6 @@ def _kernel_calls(module: Any, _: int) -> dict[str, Callable[[], Any]]:
         "unshuffle_box": lambda: module.unshuffle_box(large, 1, (32 << 20,), (0,), out),
         "unpack_bits": lambda: module.unpack_bits(large, 0, 7, 7, out),
         "fletcher32": lambda: module.fletcher32(large),
-        "crc32c": lambda: module.crc32c(large),
         "total": lambda: module.total(floats),
         "measure": lambda: module.measure(large, 4, True, 0, 8 << 20, (), 3),
         "decode_boxes": lambda: module.decode_boxes(None, chunks, *boxes, places, None),

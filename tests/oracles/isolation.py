@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from multiprocessing.connection import wait  # unlike select, of any number of open files
 from pathlib import Path
 
 from finding import Finding
@@ -114,7 +114,7 @@ def _ask(worker: subprocess.Popen[str], path: Path, seconds: float) -> list[Find
         print(path, file=worker.stdin, flush=True)
     except BrokenPipeError:
         return Finding("", "crashed", f"{DIED} before it began")
-    ready, _, _ = select.select([worker.stdout], [], [], seconds)
+    ready = wait([worker.stdout], seconds)
     if not ready:
         return Finding("", "hung", f"nothing after {seconds:g} s")
     line = worker.stdout.readline()

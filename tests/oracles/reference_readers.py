@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-import select
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from multiprocessing.connection import wait  # unlike select, of any number of open files
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def read_by_reference(format_name: str, paths: Iterable[Path], seconds: float) -
             assert worker.stdin is not None
             assert worker.stdout is not None
             print(path, file=worker.stdin, flush=True)
-            ready, _, _ = select.select([worker.stdout], [], [], seconds)
+            ready = wait([worker.stdout], seconds)
             if ready and worker.stdout.readline():
                 yield pickle.loads(path.with_suffix(".answer").read_bytes())
                 continue

@@ -5,11 +5,11 @@ of ours.
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing.connection import wait  # unlike select, of any number of open files
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def _asked(worker: subprocess.Popen[str], question: str) -> str:
     assert worker.stdout is not None
     worker.stdin.write(f"{question}\n")
     worker.stdin.flush()
-    ready, _, _ = select.select([worker.stdout], [], [], SECONDS)
+    ready = wait([worker.stdout], SECONDS)
     answer = worker.stdout.readline() if ready else ""
     return answer.strip() or ("died" if ready else "hung")
 
