@@ -39,7 +39,7 @@ def load(path: str | list[str], engine: str, repeat: int, warm: str) -> Callable
     """Open a file, or several as one, and load everything."""
     one, many = _openers(engine)
     opened = one if isinstance(path, str) else many
-    one(warm).load().close()
+    opened(warm if isinstance(path, str) else path[:2]).load().close()
 
     def work() -> float:
         for _ in range(repeat):
