@@ -312,21 +312,6 @@ def chunk_cache(monkeypatch: pytest.MonkeyPatch) -> ValueCache:
     return made
 
 
-def test_a_small_array_that_is_reduced_in_parts_is_read_whole(cache: ValueCache, path: Path) -> None:
-    """The groups of a resampling are parts that are gone after their reduction: each was decoded at every use."""
-    ds = insitu.open_dataset(path)
-
-    def resample() -> xr.DataArray:
-        return ds.tas.resample(time="2D").mean().load()
-
-    with insitu.trace() as cost:
-        first = resample()
-    assert cost.bytes <= 1.5 * path.stat().st_size
-    assert _requests(lambda: xr.testing.assert_identical(resample(), first)) == 0
-    with xr.open_dataset(path) as expected:
-        xr.testing.assert_allclose(first, expected.tas.resample(time="2D").mean())
-
-
 def test_a_chunk_that_is_read_in_steps_is_decoded_once(chunk_cache: ValueCache, steps_path: Path) -> None:
     ds = insitu.open_dataset(steps_path)
     assert _requests(lambda: ds.tas.isel(time=3, x=slice(5, 9)).load()) > 0

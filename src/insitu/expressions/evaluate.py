@@ -45,7 +45,6 @@ from insitu.reading.value_cache import ValueCache
 __all__ = [
     "box_reader",
     "evaluate_boxes",
-    "find_in_whole",
     "find_values",
     "read_all",
     "read_and_keep",
@@ -138,32 +137,24 @@ def read_and_keep(expression: Expression) -> Values:
     cache = expression.context.values
     if cache is None:
         return _evaluate([expression])[0]
-    found = find_in_whole(expression)
-    if found is not None:
-        return found
+    root = _root_of(expression)
+    if root is not expression and _is_worth_reading_whole(root, expression.nbytes, cache):
+        cache.keep(root.make_key(), _evaluate([root])[0], root.context.owner)
+        found = find_values(expression)
+        if found is not None:
+            return found
     values = _evaluate([expression])[0]
     if isinstance(expression, Constant) or not cache.can_keep(expression.nbytes):
         return values
     return cache.keep(expression.make_key(), values, expression.context.owner)
 
 
-def find_in_whole(expression: Expression) -> Values | None:
-    """Return the values of an expression that is used, from those of the array that it was derived from, if that is
-    worth reading whole.
-    """
-    cache, root = expression.context.values, _root_of(expression)
-    if cache is None or root is expression or not _is_worth_reading_whole(root, expression.nbytes, cache):
-        return None
-    cache.keep(root.make_key(), _evaluate([root])[0], root.context.owner)
-    return find_values(expression)
-
-
 def _is_worth_reading_whole(root: Expression, nbytes: int, cache: ValueCache) -> bool:
     """Return whether a small array is to be read whole, of which a part is used.
 
     What was derived is often gone after its use (the windows of a rolling mean, one step after the
-    other; the groups of a resampling), but the array that it was derived from is used again. So it is read whole once
-    its parts had a quarter of its bytes: that costs at most four times of what they did.
+    other), but the array that it was derived from is used again. So it is read whole once its parts
+    had a quarter of its bytes: that costs at most four times of what they did.
     """
     if root.nbytes > ROOT_BYTES or root.context.values is None or not cache.can_keep(root.nbytes):
         return False
