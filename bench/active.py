@@ -129,8 +129,9 @@ IMPORTS = {
     "a": "import fsspec.implementations.http, h5netcdf, xarray; xarray.backends.list_engines()",
     "b": "import fsspec.implementations.http, zarr, xarray; xarray.backends.list_engines()",
     "c": "import activestorage.active",
-    "d": "import insitu, insitu.active.client, cbor2; insitu.open_dataset",
-    "e": "import insitu; insitu.open_dataset",
+    "d": "import insitu.active.client, insitu.xarray_bridge.opening, cbor2, xarray; xarray.Variable('x', [0.0])",
+    "d'": "import insitu.active.client, insitu.reducing, cbor2",
+    "e": "import insitu.xarray_bridge.opening, xarray; xarray.Variable('x', [0.0])",
 }
 
 
@@ -138,7 +139,7 @@ def startup(name: str, peers: str) -> float:
     """Seconds that importing takes: not the link's doing."""
     begin = time.perf_counter()
     subprocess.run(
-        [interpreter(name, peers), "-W", "ignore", "-c", IMPORTS[name[0]]],
+        [interpreter(name, peers), "-W", "ignore", "-c", IMPORTS[name.partition(":")[0].split()[0]]],
         capture_output=True,
         check=False,
         timeout=120,
