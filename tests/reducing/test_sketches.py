@@ -1,7 +1,7 @@
 """Histograms are NumPy's, whatever the parts; quantiles of t-digests keep their bound however the
 values come.
 
-Modules: reducing/empty_cells.py, reducing/plain_statistics.py, reducing/reduced_axes.py, reducing/result_layout.py,
+Modules: reducing/empty_cells.py, reducing/result_layout.py,
 reducing/slabs.py
 """
 
