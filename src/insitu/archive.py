@@ -37,6 +37,7 @@ from insitu.model.description import Row, count_text, describe_html, describe_te
 from insitu.model.group import hint_for_names, nest_groups
 from insitu.open_options import OpenOptions, RunOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
+from insitu.scanning.file_labels import label_rules
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
@@ -212,7 +213,7 @@ class Archive:
 
             server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
-            Job(scan, options.decode, finish),
+            Job(scan, options.decode, finish, label_rules(combine.concat_dim)),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),

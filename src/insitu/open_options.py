@@ -185,10 +185,11 @@ class CombineOptions:
         default=None,
         metadata=_about(
             "The dimension along which nested lists are joined, one for each level; a mapping: new dimensions, with "
-            "the labels of each from the files' names",
+            "the labels of each from the files' names (a pattern), attributes (attr:NAME) or single values (var:NAME)",
             flags=("--concat-dim",),
             flag_help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of a new "
-            "dimension from their names, and may be repeated for further ones.",
+            "dimension from their names, NAME=attr:ATTRIBUTE and NAME=var:VARIABLE from an attribute or a single value "
+            "of each file; may be repeated for further ones.",
             repeats=True,
             is_saved=True,
         ),

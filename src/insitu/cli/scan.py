@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Annotated, Any
@@ -29,14 +28,14 @@ from insitu.cli.access import (
 )
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import print_table, stderr
-from insitu.combining.scan_journal import Journal, journal_for
+from insitu.combining.scan_journal import Journal, journal_for, scanning_options
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.containers.open_entries import expand_entries
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualGroup, count_cells
 from insitu.model.description import count_text, format_bytes
-from insitu.open_options import CombineOptions, OpenOptions, ScanOptions
+from insitu.open_options import OpenOptions, ScanOptions
 from insitu.scanning.scan_cache import reader_identity
 from insitu.scanning.scan_estimate import estimate_scan, scan_counting_requests
 from insitu.sources.address import is_remote
@@ -142,7 +141,8 @@ def _concat_options(given: Sequence[str]) -> dict[str, Any]:
     rules = {name: pattern for name, mark, pattern in (one.partition("=") for one in given) if mark}
     if len(rules) < len(given):
         raise typer.BadParameter(
-            f"several dimensions need the labels of each: NAME=REGEX, each name once; given are {', '.join(given)}",
+            "several dimensions need the labels of each: NAME=REGEX, NAME=attr:ATTRIBUTE or NAME=var:VARIABLE, each "
+            f"name once; given are {', '.join(given)}",
             param_hint="--concat-dim",
         )
     return {"concat_dim": rules}
@@ -155,7 +155,7 @@ def _begin(
     from insitu.references.open_and_save import is_occupied
 
     # Without credentials: those that have expired are replaced by others, and the scan goes on.
-    scanning = replace(options, combine=CombineOptions())
+    scanning = scanning_options(options)
     question = repr((scanning.scan_key(), options.scan.errors, reader_identity()))
     journal = journal_for(target, question, _print_note)
     if saving["mode"] == "x" and is_occupied(target, options.scan.storage_options):

@@ -23,12 +23,12 @@ from insitu.combining.arrange import (
 )
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
-from insitu.combining.file_names import labels_from_names
+from insitu.combining.file_names import labels_of_files
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
 from insitu.combining.portion import Portion, ScannedFiles
-from insitu.combining.scan_journal import Journal, journal_of_files
+from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
 from insitu.combining.scan_progress import ScanProgress, open_progress
@@ -37,7 +37,7 @@ from insitu.engines.choose import engine_for
 from insitu.engines.executor import ExecutorEngine, ThisThread
 from insitu.engines.worth_sending import WorthSending
 from insitu.errors import InsituError
-from insitu.open_options import CombineOptions, RunOptions
+from insitu.open_options import RunOptions
 from insitu.scanning.decoding_memory import DecodingMemory
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
@@ -167,7 +167,7 @@ def _arrange(
     """Return where each file goes, as the recipe says."""
     options, opened = recipe.options.combine, files.opened
     if isinstance(options.concat_dim, Mapping):
-        grid = arrange_by_names(labels_from_names(urls, options.concat_dim), set(opened))
+        grid = arrange_by_names(labels_of_files(urls, options.concat_dim, files.given), set(opened))
         return with_inner_grids(grid, files, find)
     if options.combine == "nested":
         return arrange_by_lists(places, dims, set(opened))
@@ -222,8 +222,7 @@ def _choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) ->
     """
     if resume is False or (resume is None and (len(urls) < MIN_JOURNAL_FILES or default_scan_cache() is None)):
         return None
-    # How files are combined is no part of it: what was scanned is combined in any way.
-    key = None if recipe.unknown is not None else replace(recipe.options, combine=CombineOptions()).scan_key()
+    key = None if recipe.unknown is not None else scanning_options(recipe.options).scan_key()
     if key is None:
         return None
     question = repr((key, recipe.options.scan.errors, reader_identity()))

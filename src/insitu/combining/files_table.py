@@ -94,6 +94,8 @@ class FilesTable:
     """Single values that were read: the time of a field, the number of a member."""
     failures: Mapping[int, Failure]
     """By the number of the file."""
+    given: Mapping[str, Sequence[Any]]
+    """New dimension: the label that each file gives; None if it could not be opened."""
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -128,6 +130,7 @@ class FilesTable:
         numbers: list[int] = []
         labels: dict[str, list[Values | None]] = {}
         scalars: dict[str, list[Values | None]] = {}
+        given: dict[str, list[Any]] = {}
         failures: dict[int, Failure] = {}
         last: Any = None
         last_number = -1
@@ -147,6 +150,8 @@ class FilesTable:
                         _set(labels, name, number, len(found), index)
                 elif not dims and isinstance(data, np.ndarray):
                     _set(scalars, name, number, len(found), data)
+            for dim, label in item.labels.items():
+                _set(given, dim, number, len(found), label)
             facts = (named, item.coords, item.unindexed, item.order, item.groups)
             if facts != last:
                 key = (tuple(named), item.coords, item.unindexed, item.order, item.groups)
@@ -154,7 +159,7 @@ class FilesTable:
             numbers.append(last_number)
         made = [FileKind(tuple((name, VariableKind(*rest)) for name, *rest in named), *more) for named, *more in kinds]
         urls = tuple(item.url if isinstance(item, Failure) else item.source or "" for item in found)
-        return cls(urls, tuple(made), np.array(numbers, np.int32), labels, scalars, failures)
+        return cls(urls, tuple(made), np.array(numbers, np.int32), labels, scalars, failures, given)
 
     @classmethod
     def join(cls, tables: Sequence[FilesTable]) -> FilesTable:
@@ -167,6 +172,7 @@ class FilesTable:
         labels: dict[str, list[Values | None]] = {}
         scalars: dict[str, list[Values | None]] = {}
         failures: dict[int, Failure] = {}
+        given: dict[str, list[Any]] = {}
         pool: dict[Any, Values] = {}
         before = 0
         for table in tables:
@@ -176,13 +182,15 @@ class FilesTable:
                 for name, values in column.items():
                     whole = joined.setdefault(name, [None] * count)
                     whole[before : before + len(values)] = [_share_equal(each, pool) for each in values]
+            for dim, own in table.given.items():
+                given.setdefault(dim, [None] * count)[before : before + len(own)] = own
             failures |= {before + number: failure for number, failure in table.failures.items()}
             before += len(table)
         urls = tuple(url for table in tables for url in table.urls)
-        return cls(urls, tuple(kinds), np.concatenate(columns), labels, scalars, failures)
+        return cls(urls, tuple(kinds), np.concatenate(columns), labels, scalars, failures, given)
 
 
-def _set(columns: dict[str, list[Values | None]], name: str, number: int, count: int, values: Values) -> None:
+def _set(columns: dict[str, list[Any]], name: str, number: int, count: int, values: Any) -> None:
     column = columns.get(name)
     if column is None:
         column = columns[name] = [None] * count

@@ -56,7 +56,7 @@ class Forecasts:
         forecasts = [name for name, each in dataset.data_vars.items() if present <= set(each.dims)]
         for name in single:
             wide = dataset[[*forecasts, name]].expand_dims(name)
-            dataset = dataset.drop_vars(name).assign(wide)
+            dataset = dataset.drop_vars([name]).assign(wide)
         return cls(dataset, names[RUN], names[LEAD])
 
     @property
@@ -145,7 +145,7 @@ class Forecasts:
             raise SelectionError(f"{np.size(chosen)} labels of {name!r} are within {label}", hint="Give one of them")
         return int(np.reshape(chosen, -1)[0])
 
-    def _along_valid_time(self, runs: Sequence[int], leads: Sequence[int], along: Hashable) -> xarray.Dataset:
+    def _along_valid_time(self, runs: npt.ArrayLike, leads: npt.ArrayLike, along: Hashable) -> xarray.Dataset:
         """Return some runs at one lead time, or some lead times of one run, by their valid times."""
         other = self.lead if along == self.run else self.run
         chosen = {self.run: np.asarray(runs), self.lead: np.asarray(leads)}
@@ -154,7 +154,7 @@ class Forecasts:
         found = found.isel({other: 0}).assign_coords({VALID: self._valid_time((along,), valid)})
         return found.swap_dims({along: VALID})
 
-    def _at_points(self, runs: Sequence[int], leads: Sequence[int], dim: Hashable) -> xarray.Dataset:
+    def _at_points(self, runs: npt.ArrayLike, leads: npt.ArrayLike, dim: Hashable) -> xarray.Dataset:
         points = {
             self.run: xarray.Variable((dim,), np.asarray(runs)),
             self.lead: xarray.Variable((dim,), np.asarray(leads)),

@@ -148,8 +148,10 @@ def open_mfdataset(
         lists.
     concat_dim
         With `combine="nested"`: the dimension (one for each level of nesting). A mapping
-        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
-        (its first group is the label), a function of the path, or a list of labels.
+        `{"member": how}` makes a new dimension: `how` is a regular expression for the files' names
+        (its first group is the label), a function of the path, a list of labels, or what in each file
+        gives the label: `"attr:source_id"`, a global attribute, or `"var:realization"`, a variable of
+        a single value.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
