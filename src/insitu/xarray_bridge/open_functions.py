@@ -7,7 +7,7 @@ waiting for xarray and for the modules that open files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.forking import import_before_fork
 from insitu.open_options import DEFAULT, Verify
@@ -108,6 +108,8 @@ def open_mfdataset(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
@@ -150,6 +152,16 @@ def open_mfdataset(
         With `combine="nested"`: the dimension (one for each level of nesting). A mapping
         `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
         (its first group is the label), a function of the path, or a list of labels.
+    overlap
+        Which file gives a label that several have: `"first"` or `"last"` in the order given,
+        `"newest"`: the one written last, by a date in the attributes if all files have it
+        (`date_modified`, `creation_date`, `date_created`, …), else by the time of the object;
+        `"error"`: none may. None: as in xarray, which combines no such files. What is shadowed is
+        never read.
+    expect
+        The spacing of the labels: an offset of pandas (`"1D"`, `"6h"`, `"MS"`), a number, or a
+        mapping of dimensions to these. Labels that no file has are there, with missing values; a
+        label off the grid is an error.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess
