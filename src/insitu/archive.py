@@ -144,6 +144,8 @@ class Archive:
         errors: str = "raise",
         combine: str = "by_coords",
         concat_dim: Any = None,
+        overlap: Literal["error", "first", "last", "newest"] | None = None,
+        expect: Any = None,
         parallel: Any = None,
         progress: Any = None,
         resume: bool | Journal | None = None,
@@ -170,7 +172,7 @@ class Archive:
             See `insitu.open_dataset`.
         active, active_required, verify, allow_local, storage_options
             See `insitu.open_dataset`.
-        combine, concat_dim, parallel, progress, resume
+        combine, concat_dim, overlap, expect, parallel, progress, resume
             See `insitu.open_mfdataset`. `resume` may be the journal itself, which then stays.
         finish, combine_found
             Called with the member of each file before files are combined; combines the files
@@ -196,7 +198,7 @@ class Archive:
         urls, storage_options = resolve_references(urls, options.scan.storage_options)
         combine = options.combine
         if many is None:
-            is_joined = combine.combine != "by_coords" or combine.concat_dim is not None
+            is_joined = combine.combine != "by_coords" or combine.concat_dim is not None or combine.places_labels
             many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
         nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))

@@ -21,7 +21,9 @@ from insitu.cli.access import (
     StorageOption,
     Verbose,
     check_errors,
+    check_overlap,
     describe_array,
+    spacings_of,
     storage_options,
     takes_open_options,
     trace_storage,
@@ -101,7 +103,7 @@ def scan(
         saving: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         saving |= {"relative": True} if relative else {}
         saving |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
-        if len(files) == 1 and options.combine.concat_dim is None:
+        if len(files) == 1 and options.combine.concat_dim is None and not options.combine.places_labels:
             total = _save_one(files[0], output, options, saving, verbose)
         else:
             total = _save_many(files, output, options, workers, dask, restart, saving)
@@ -128,8 +130,9 @@ def _open_options(given: Mapping[str, Any], storage: Mapping[str, Any] | None) -
     """Return the options of opening from the flags that were given, and storage options."""
     chosen = {name: value for name, value in given.items() if value not in (None, [])}
     check_errors(chosen.get("errors", "raise"))
-    dims = chosen.pop("concat_dim", ())
-    return OpenOptions.of(**chosen, **_concat_options(dims), storage_options=storage)
+    dims, expect = chosen.pop("concat_dim", ()), spacings_of(chosen.pop("expect", ()))
+    check_overlap(chosen.get("overlap"))
+    return OpenOptions.of(**chosen, expect=expect, **_concat_options(dims), storage_options=storage)
 
 
 def _concat_options(given: Sequence[str]) -> dict[str, Any]:

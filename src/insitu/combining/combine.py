@@ -19,6 +19,7 @@ from insitu.combining.arrange import (
     arrange_by_labels,
     arrange_by_lists,
     arrange_by_names,
+    place_listed_labels,
     with_inner_grids,
 )
 from insitu.combining.combine_rules import CombineRules
@@ -37,7 +38,7 @@ from insitu.engines.choose import engine_for
 from insitu.engines.executor import ExecutorEngine, ThisThread
 from insitu.engines.worth_sending import WorthSending
 from insitu.errors import InsituError
-from insitu.open_options import RunOptions
+from insitu.open_options import CombineOptions, RunOptions
 from insitu.scanning.decoding_memory import DecodingMemory
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
@@ -168,16 +169,19 @@ def _arrange(
     options, opened = recipe.options.combine, files.opened
     if isinstance(options.concat_dim, Mapping):
         grid = arrange_by_names(labels_of_files(urls, options.concat_dim, files.given), set(opened))
-        return with_inner_grids(grid, files, find)
+        return with_inner_grids(grid, files, find, options)
     if options.combine == "nested":
+        if options.places_labels:
+            return place_listed_labels(files, places, dims, options)
         return arrange_by_lists(places, dims, set(opened))
-    return arrange_by_labels(files, opened, find)
+    return arrange_by_labels(files, opened, find, options)
 
 
 def combine_by_coords(members: Sequence[Member], rules: CombineRules) -> Member:
     """Return members combined by their labels."""
     files = FilesTable.of(members)
-    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [members[number] for number in numbers])
+    find = lambda numbers: [members[number] for number in numbers]  # noqa: E731
+    arrangement = arrange_by_labels(files, files.opened, find, CombineOptions())
     return join_files(arrangement, dict(enumerate(members)), rules)
 
 

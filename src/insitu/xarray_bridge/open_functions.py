@@ -7,7 +7,7 @@ waiting for xarray and for the modules that open files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.forking import import_before_fork
 from insitu.open_options import DEFAULT, Verify
@@ -108,6 +108,8 @@ def open_mfdataset(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
