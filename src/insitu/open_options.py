@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "ScanOptions",
     "ShowOptions",
     "Verify",
+    "follows_pattern",
 ]
 
 Verify = Literal["open", "read", "never"]
@@ -78,6 +80,12 @@ class ScanOptions:
         default=None,
         metadata=_about("Scan only this variable", flags=("--variable", "-V"), repeats=True, is_saved=True),
     )
+    tree: bool = field(
+        default=False,
+        metadata=_about(
+            "Combine every group of the files, each by itself: the result is a tree", flags=("--tree",), is_saved=True
+        ),
+    )
     format: str | None = field(
         default=None, metadata=_about("The format of a file by name; else its first bytes decide", is_saved=True)
     )
@@ -116,6 +124,8 @@ class ScanOptions:
         if self.variables is not None:
             names = (self.variables,) if isinstance(self.variables, str) else tuple(self.variables)
             object.__setattr__(self, "variables", names)
+        if self.tree and self.variables is not None:
+            raise ValueError("a tree is combined with all its variables: leave variables out, or give drop_variables")
 
     @property
     def skips_failures(self) -> bool:
@@ -233,7 +243,6 @@ class CombineOptions:
         default="override",
         metadata=_about("As in xarray: override, drop, drop_conflicts, no_conflicts, identical", is_saved=True),
     )
-
     overlap: Literal["error", "first", "last", "newest"] | None = field(
         default=None,
         metadata=_about(
@@ -253,6 +262,17 @@ class CombineOptions:
             repeats=True,
         ),
     )
+    by_group: Mapping[str, Mapping[str, Any]] | None = field(
+        default=None,
+        metadata=_about(
+            "Of a tree: other options of combining for the groups of a path or pattern",
+            flags=("--by-group",),
+            flag_help="With --tree: another option of combining for some groups, as PATTERN:NAME=VALUE, e.g. "
+            "'sweep_*:concat_dim=time'; concat_dim=none merges. May be repeated.",
+            repeats=True,
+            is_saved=True,
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.combine not in ("by_coords", "nested"):
@@ -260,11 +280,50 @@ class CombineOptions:
         if self.overlap not in OVERLAPS:
             raise ValueError(f'overlap must be "error", "first", "last", "newest" or None, not {self.overlap!r}')
         object.__setattr__(self, "expect", _plain_spacing(self.expect))
+        known = [item.name for item in fields(CombineOptions) if item.name != "by_group"]
+        for pattern, given in (self.by_group or {}).items():
+            if not isinstance(given, Mapping):
+                raise TypeError(f"by_group={{{pattern!r}: …}} must be a mapping of options, not {given!r}")
+            for name in given:
+                if name not in known:
+                    raise _unknown_keyword_error(name, known)
+            replace(self, by_group=None, **given)
 
     @property
     def places_labels(self) -> bool:
         """Whether the place of each label is decided by itself, not by the file that has it."""
         return self.overlap is not None or self.expect is not None
+
+    def of_group(self, path: str) -> CombineOptions:
+        """Return the options for one group of a tree.
+
+        Of several patterns of `by_group` that a path follows, the later ones count more.
+        """
+        given = {
+            name: value
+            for pattern, options in (self.by_group or {}).items()
+            if follows_pattern(path, pattern)
+            for name, value in options.items()
+        }
+        return replace(self, by_group=None, **given) if self.by_group else self
+
+
+def follows_pattern(path: str, pattern: str) -> bool:
+    """Return whether the path of a group follows a pattern: `*` stands for any name or part of one,
+    `**` at the end for the group before it and all groups below.
+
+    Examples
+    --------
+    >>> follows_pattern("sweep_3", "/sweep_*"), follows_pattern("sweep_3/how", "/sweep_*")
+    (True, False)
+    >>> follows_pattern("", "/"), follows_pattern("a/b/c", "a/**")
+    (True, True)
+    """
+    names, wanted = ([name for name in text.split("/") if name] for text in (path, pattern))
+    if wanted[-1:] == ["**"]:
+        wanted = wanted[:-1]
+        names = names[: len(wanted)]
+    return len(names) == len(wanted) and all(map(fnmatchcase, names, wanted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +504,7 @@ def _unknown_keyword_error(name: str, known: Collection[str]) -> TypeError:
 
 
 def _goes_without_saying(value: Any) -> bool:
-    return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
+    return value is None or value is False or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
 
 
 def _is_plain(value: Any) -> bool:

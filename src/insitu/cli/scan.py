@@ -103,7 +103,8 @@ def scan(
         saving: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         saving |= {"relative": True} if relative else {}
         saving |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
-        if len(files) == 1 and options.combine.concat_dim is None and not options.combine.places_labels:
+        is_single = len(files) == 1 and options.combine.concat_dim is None and not options.combine.places_labels
+        if is_single and not options.scan.tree:
             total = _save_one(files[0], output, options, saving, verbose)
         else:
             total = _save_many(files, output, options, workers, dask, restart, saving)
@@ -131,8 +132,43 @@ def _open_options(given: Mapping[str, Any], storage: Mapping[str, Any] | None) -
     chosen = {name: value for name, value in given.items() if value not in (None, [])}
     check_errors(chosen.get("errors", "raise"))
     dims, expect = chosen.pop("concat_dim", ()), spacings_of(chosen.pop("expect", ()))
+    by_group = _options_by_group(chosen.pop("by_group", ()))
     check_overlap(chosen.get("overlap"))
-    return OpenOptions.of(**chosen, expect=expect, **_concat_options(dims), storage_options=storage)
+    if by_group and not chosen.get("tree"):
+        raise typer.BadParameter("only a tree has groups to combine: give --tree, too", param_hint="--by-group")
+    if chosen.get("tree") and "variables" in chosen:
+        raise typer.BadParameter(
+            "a tree is combined with all its variables: leave some out with --drop-variables", param_hint="--variable"
+        )
+    try:
+        return OpenOptions.of(
+            **chosen, expect=expect, **_concat_options(dims), by_group=by_group or None, storage_options=storage
+        )
+    except (TypeError, ValueError) as problem:
+        if not by_group:
+            raise
+        raise typer.BadParameter(str(problem), param_hint="--by-group") from None
+
+
+def _options_by_group(given: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the options that --by-group stands for.
+
+    Examples
+    --------
+    >>> _options_by_group(["sweep_*:concat_dim=time", "/:concat_dim=none"])
+    {'sweep_*': {'combine': 'nested', 'concat_dim': 'time'}, '/': {'combine': 'nested', 'concat_dim': None}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for one in given:
+        pattern, colon, rest = one.partition(":")
+        name, mark, value = rest.partition("=")
+        if not (colon and mark and pattern and name):
+            raise typer.BadParameter(f"{one!r} is not PATTERN:NAME=VALUE", param_hint="--by-group")
+        options = found.setdefault(pattern, {})
+        if name == "concat_dim":
+            options["combine"] = "nested"
+        options[name] = None if value == "none" else value
+    return found
 
 
 def _concat_options(given: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from insitu.combining.arrange import (
     place_listed_labels,
     with_inner_grids,
 )
+from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
 from insitu.combining.file_names import labels_of_files
@@ -53,7 +54,10 @@ __all__ = ["CombineFound", "CombinedFiles", "combine", "combine_by_coords", "com
 MIN_JOURNAL_FILES = 1000
 """Files from which on a scan on other machines is kept while it runs, without being asked to."""
 
-CombineFound = Callable[[ScannedFiles, Sequence[GridPosition], Sequence[Any]], Member]
+CombineFound = Callable[..., Member]
+"""Combines files in another way: what came of each, their positions and names; of a tree also the path of the group
+and its recipe.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,11 @@ class CombinedFiles:
     """What many files make together."""
 
     member: Member
+    """Of a tree: its root."""
     survey: Survey
     files: FilesTable
+    surveys: Mapping[str, Survey] = field(default_factory=dict)
+    """Of a tree: how the files of each group differ, by path."""
 
 
 def combine(
@@ -88,7 +95,7 @@ def combine(
         Combines the files instead of the recipe.
     """
     engine = None if isinstance(run.parallel, int) else engine_for(run.parallel, "parallel", ", a number")
-    check = recipe.type_check() if combine_found is None else None
+    check = recipe.type_check() if combine_found is None and not job.scan.tree else None
     journal = None
     if engine is not None or run.resume:
         journal = run.resume if isinstance(run.resume, Journal) else _choose_journal(run.resume, urls, recipe)
@@ -124,6 +131,8 @@ def _combine_scanned(
     recipe: Recipe,
     combine_found: CombineFound | None,
 ) -> CombinedFiles:
+    if job.scan.tree:
+        return _combine_trees(Portion(scanned.members(), scanned.files), urls, places, job, recipe, combine_found)
     if combine_found is not None:
         scanned = Portion(scanned.members(), scanned.files)
         member = combine_found(scanned.found, places, urls)
@@ -133,6 +142,27 @@ def _combine_scanned(
     if isinstance(scanned, Portion):
         return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files)
     return CombinedFiles(member, replace(scanned.survey, tiles=Survey.count_tiles(member)), scanned.files)
+
+
+def _combine_trees(
+    scanned: Portion,
+    urls: Sequence[Any],
+    places: Sequence[GridPosition],
+    job: Job,
+    recipe: Recipe,
+    combine_found: CombineFound | None,
+) -> CombinedFiles:
+    """Combine files group by group. `combine_found` is called for each, with further arguments: its path and recipe."""
+    load = make_loader(job.scan.storage_options)
+    report_failures(scanned.files.failures.values(), len(scanned.files), job.scan.errors)
+
+    def combine_one(path: str, found: ScannedFiles, own: Recipe) -> Member:
+        if combine_found is not None:
+            return combine_found(found, places, urls, path, own)
+        return combine_portion(Portion.of(found), places, urls, own, load, "skip")
+
+    root, surveys = combine_groups(scanned.found, recipe, combine_one, job.scan.errors)
+    return CombinedFiles(root, Survey.of(scanned.found, root), scanned.files, surveys)
 
 
 def combine_portion(

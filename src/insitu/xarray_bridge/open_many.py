@@ -31,7 +31,7 @@ from insitu.xarray_bridge.preprocess_computed import (
     with_context,
 )
 
-__all__ = ["open_combined"]
+__all__ = ["count_files", "open_combined"]
 
 
 def open_combined(paths: Any, options: OpenOptions) -> xarray.Dataset:
@@ -59,7 +59,7 @@ def open_combined(paths: Any, options: OpenOptions) -> xarray.Dataset:
         paths,
         options,
         many=True,
-        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count_files(paths)),
+        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, count_files(paths)),
         combine_found=None if preprocess is None else combine_found,
     )
     if options.show.auto_complex and not computed:
@@ -91,8 +91,9 @@ def _attributes_of_file(path: Any, archive: Archive) -> Mapping[str, Any]:
     return found.attributes
 
 
-def _count_files(nested: Any) -> int:
-    return sum(map(_count_files, nested)) if isinstance(nested, list) else 1
+def count_files(nested: Any) -> int:
+    """Return how many files nested lists hold."""
+    return sum(map(count_files, nested)) if isinstance(nested, list) else 1
 
 
 @dataclass(frozen=True, slots=True)
