@@ -6,7 +6,6 @@ import functools
 import gzip
 import re
 import socket
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ import insitu
 from insitu.active.transport import ServerClient, ServerError
 from insitu.errors import InsituError, SourceError, StaleSourceError, TimedOutError
 from insitu.sources import HttpSource, RetryPolicy, open_source, read_tail
+from listener import Listener
 
 # urllib3 leaves the socket of an answer whose Content-Length is invalid to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*socket:pytest.PytestUnraisableExceptionWarning")
@@ -63,35 +63,25 @@ def part(
     return answer(206, fields, data)
 
 
-class Hostile:
+class Hostile(Listener):
     def __init__(self, behave: Behaviour) -> None:
         self.behave = behave
         self.count = 0
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/x.h5"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
+        self.url += "/x.h5"
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
+    def serve(self, line: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = line.recv(1 << 16)
+            if not piece:
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            head = b""
-            while b"\r\n\r\n" not in head:
-                piece = connection.recv(1 << 16)
-                if not piece:
-                    return
-                head += piece
-            line, *rest = head.decode("latin-1").split("\r\n")
-            headers = {n.lower().strip(): v.strip() for n, _, v in (entry.partition(":") for entry in rest)}
-            self.count += 1
-            with suppress(OSError):  # the client has seen enough
-                connection.sendall(self.behave(line.split()[0], headers, self.count - 1))
+            head += piece
+        first, *rest = head.decode("latin-1").split("\r\n")
+        headers = {n.lower().strip(): v.strip() for n, _, v in (entry.partition(":") for entry in rest)}
+        self.count += 1
+        with suppress(OSError):  # the client has seen enough
+            line.sendall(self.behave(first.split()[0], headers, self.count - 1))
 
 
 @contextmanager
