@@ -215,10 +215,20 @@ class CombineOptions:
         default="override",
         metadata=_about("As in xarray: override, drop, drop_conflicts, no_conflicts, identical", is_saved=True),
     )
+    pad: bool = field(
+        default=False,
+        metadata=_about(
+            "Pad files with missing values to the longest along dimensions that they are not joined along",
+            flags=("--pad",),
+            is_saved=True,
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.combine not in ("by_coords", "nested"):
             raise ValueError(f"{self.combine!r} is an invalid option for the keyword argument combine")
+        if not isinstance(self.pad, bool):
+            raise ValueError(f"pad must be True or False, not {self.pad!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,7 +409,7 @@ def _unknown_keyword_error(name: str, known: Collection[str]) -> TypeError:
 
 
 def _goes_without_saying(value: Any) -> bool:
-    return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
+    return value is None or value is False or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
 
 
 def _is_plain(value: Any) -> bool:

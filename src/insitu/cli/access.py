@@ -69,8 +69,10 @@ def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:
         Parameter(
             name,
             Parameter.POSITIONAL_OR_KEYWORD,
-            default=usual[name] if isinstance(usual[name], str) else None,
-            annotation=Annotated[list[str] | None if about.repeats else str | None, flag_of(name)],
+            default=usual[name] if isinstance(usual[name], (str, bool)) else None,
+            annotation=Annotated[
+                bool if usual[name] is False else list[str] | None if about.repeats else str | None, flag_of(name)
+            ],
         )
         for name, about in OPTIONS.items()
         if about.flags and name != "storage_options"

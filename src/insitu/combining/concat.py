@@ -106,6 +106,7 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
         result[dim] = Variable((dim,), labels)
         coords = coords | {dim}
     unindexed = frozenset().union(*(member.unindexed for member in members))
+    unindexed = frozenset(name for name in unindexed if name in result and result[name].dims == (name,))
     return Member(result, coords, attributes, members[0].encoding, None, unindexed)
 
 
