@@ -185,7 +185,7 @@ class Archive:
             instead of the recipe.
         **more
             xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining
-            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`).
+            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`, `pad`).
         """
         given = OpenOptions.of_call(locals(), more)
         return cls.open_with(urls, given, many=many, finish=finish, combine_found=combine_found)

@@ -117,6 +117,7 @@ def open_mfdataset(
     coords: str | Sequence[str] = DEFAULT,
     join: str = DEFAULT,
     combine_attrs: str | Callable[..., Any] = "override",
+    pad: bool = False,
     attrs_file: Any = None,
     preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None = None,
     variables: Sequence[str] | None = None,
@@ -158,6 +159,10 @@ def open_mfdataset(
         a single value.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
+    pad
+        Whether files of different lengths are padded with missing values at their end, to the longest,
+        along the dimensions that they are not joined along. Labels and other coordinates that differ
+        between files by that get the dimension that the files are joined along.
     preprocess
         Called with each file's dataset. Structural changes and arithmetic stay virtual. Other
         computed variables are read if they are small; larger ones become Dask arrays. Of what is
