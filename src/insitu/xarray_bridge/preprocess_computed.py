@@ -32,6 +32,7 @@ from insitu.expressions.nodes import (
     iterate_nodes,
 )
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.open_options import CombineOptions
 from insitu.reading import ReadContext
 from insitu.scanning.member import ConcatDim, GridPosition, Member
 from insitu.scanning.scan_member import Failure
@@ -134,7 +135,9 @@ def _pad_members(
     elif places is not None:
         joined = {dim[0] if isinstance(dim, tuple) else str(dim) for dim in dims}
     else:
-        joined = joined_dims(arrange_by_labels(files, files.opened, lambda numbers: [*members.values()]))
+        joined = joined_dims(
+            arrange_by_labels(files, files.opened, lambda numbers: [*members.values()], CombineOptions())
+        )
     padding = plan_padding(files, joined)
     return {number: pad_member(member, padding) for number, member in members.items()}
 
