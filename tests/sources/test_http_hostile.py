@@ -38,8 +38,8 @@ def answer(status: int, headers: dict[str, object], body: bytes = b"", *, method
     return head.encode("latin-1") + b"\r\n" + (b"" if method == "HEAD" else body)
 
 
-def asked(headers: dict[str, str]) -> tuple[int, int]:
-    """First and last byte asked for."""
+def requested_range(headers: dict[str, str]) -> tuple[int, int]:
+    """Return the first and the last byte of a request."""
     found = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("range", "bytes=0-"))
     assert found
     if not found[1]:
@@ -55,8 +55,8 @@ def part(
     length: object = ...,
     **extra: object,
 ) -> bytes:
-    """A part as asked, apart from what is said otherwise."""
-    first, last = asked(headers)
+    """Return the part that was requested, apart from what the arguments say."""
+    first, last = requested_range(headers)
     data = DATA[first : last + 1] if body is None else body
     place = f"bytes {first}-{last}/{len(DATA)}" if place is None else place
     fields = {"Content-Range": place, "Content-Length": len(data) if length is ... else length, **extra}
@@ -108,7 +108,7 @@ def refuses_ranges(method: str, headers: dict[str, str], before: int) -> bytes:
 
 def always_compressed(method: str, headers: dict[str, str], before: int) -> bytes:
     body = gzip.compress(DATA[:1000])
-    first, last = asked(headers)
+    first, last = requested_range(headers)
     return answer(
         206,
         {"Content-Range": f"bytes {first}-{last}/{len(DATA)}", "Content-Encoding": "gzip", "Content-Length": len(body)},
@@ -117,12 +117,12 @@ def always_compressed(method: str, headers: dict[str, str], before: int) -> byte
 
 
 def grows(method: str, headers: dict[str, str], before: int) -> bytes:
-    first, last = asked(headers)
+    first, last = requested_range(headers)
     return part(headers, place=f"bytes {first}-{last}/{len(DATA) + before}")
 
 
 def crumbs(method: str, headers: dict[str, str], before: int) -> bytes:
-    first, _ = asked(headers)
+    first, _ = requested_range(headers)
     return part(headers, place=f"bytes {first}-{first}/{len(DATA)}", body=DATA[first : first + 1])
 
 
@@ -130,7 +130,7 @@ def head_disagrees(method: str, headers: dict[str, str], before: int) -> bytes:
     """GET does not tell the size, and what HEAD says of it is of another version."""
     if method == "HEAD":
         return answer(200, {"Content-Length": 7, "ETag": '"other"'}, method=method)
-    first, last = asked(headers)
+    first, last = requested_range(headers)
     return part(headers, place=f"bytes {first}-{last}/*")
 
 
