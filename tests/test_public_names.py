@@ -17,6 +17,7 @@ NAMES = [
     "open_dataset",
     "open_datatree",
     "open_mfdataset",
+    "open_mfdatatree",
     "options",
     "read",
     "reduce",

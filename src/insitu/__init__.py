@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from insitu.reading import ChunkCache
     from insitu.sources import trace
     from insitu.verbs import read, reduce, scan, zarr_store
-    from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset
+    from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset, open_mfdatatree
 
 __all__ = [
     "Archive",
@@ -22,6 +22,7 @@ __all__ = [
     "open_dataset",
     "open_datatree",
     "open_mfdataset",
+    "open_mfdatatree",
     "options",
     "read",
     "reduce",
@@ -41,6 +42,7 @@ _MODULES = {
     "open_dataset": "insitu.xarray_bridge",
     "open_datatree": "insitu.xarray_bridge",
     "open_mfdataset": "insitu.xarray_bridge",
+    "open_mfdatatree": "insitu.xarray_bridge",
     "options": "insitu.process_options",
     "read": "insitu.verbs",
     "reduce": "insitu.verbs",

@@ -54,7 +54,7 @@ class CombineRules(CombineOptions):
     @classmethod
     def of(cls, options: CombineOptions, load: Load) -> CombineRules:
         """Return the rules that options make with the installed xarray."""
-        own = {"load": load, "aligns_images": options.join is not DEFAULT}
+        own: dict[str, Any] = {"load": load, "aligns_images": options.join is not DEFAULT}
         return cls(**own, **{item.name: getattr(options, item.name) for item in fields(CombineOptions)})
 
     def resolved_options(self) -> CombineOptions:

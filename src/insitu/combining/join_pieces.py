@@ -269,8 +269,10 @@ def _is_alike(one: Member, other: Member, line: Line, rules: CombineRules) -> bo
 
 def _is_of_same_grid(one: Member, other: Member, line: Line) -> bool:
     """Return whether images may follow each other: see `image_grids`."""
-    grids = grid_of_image(one), grid_of_image(other)
-    return grids[0] == grids[1] or (None not in grids and line.dim in PIXELS and grids[0][0] == grids[1][0])
+    own, others = grid_of_image(one), grid_of_image(other)
+    if own is None or others is None:
+        return own is others
+    return own == others or (line.dim in PIXELS and own[0] == others[0])
 
 
 def _has_same_bytes(one: Variable, other: Variable) -> bool:

@@ -19,6 +19,7 @@ from insitu.combining.align import Indexer, take_elements
 from insitu.combining.arrange import Arrangement, Merged
 from insitu.combining.equality import has_equal_values
 from insitu.combining.files_table import FilesTable
+from insitu.combining.label_boxes import LabelBoxes
 from insitu.scanning.member import Member
 
 __all__ = ["Padding", "joined_dims", "pad_member", "plan_padding"]
@@ -42,6 +43,8 @@ def joined_dims(arrangement: Arrangement) -> set[str]:
     """Return the dimensions that files are joined along."""
     if isinstance(arrangement, Merged):
         return {dim for grid in arrangement.grids for dim in joined_dims(grid)}
+    if isinstance(arrangement, LabelBoxes):
+        return set(arrangement.dims)
     own = {dim[0] if isinstance(dim, tuple) else dim for dim in arrangement.dims if dim is not None}
     return own.union(*(joined_dims(inner) for inner in arrangement.within.values()))
 

@@ -1,4 +1,4 @@
-"""`open_dataset`, `open_mfdataset`, `open_datatree`, `open_groups`: the functions that users call.
+"""`open_dataset`, `open_mfdataset`, `open_datatree`, `open_mfdatatree`, `open_groups`: the functions that users call.
 
 They import what does the work when they are called. So a program that names them starts without
 waiting for xarray and for the modules that open files.
@@ -7,7 +7,7 @@ waiting for xarray and for the modules that open files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.forking import import_before_fork
 from insitu.open_options import DEFAULT, Verify
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from insitu.active.placement import Servers
     from insitu.reading import ChunkCache
 
-__all__ = ["open_dataset", "open_datatree", "open_groups", "open_mfdataset"]
+__all__ = ["open_dataset", "open_datatree", "open_groups", "open_mfdataset", "open_mfdatatree"]
+
+_GROUPS_HAVE_VARIABLES = "unexpected keyword argument 'variables': groups have variables of their own"
 
 
 def open_dataset(
@@ -108,6 +110,8 @@ def open_mfdataset(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
@@ -149,8 +153,10 @@ def open_mfdataset(
         lists.
     concat_dim
         With `combine="nested"`: the dimension (one for each level of nesting). A mapping
-        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
-        (its first group is the label), a function of the path, or a list of labels.
+        `{"member": how}` makes a new dimension: `how` is a regular expression for the files' names
+        (its first group is the label), a function of the path, a list of labels, or what in each file
+        gives the label: `"attr:source_id"`, a global attribute, or `"var:realization"`, a variable of
+        a single value.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     pad
@@ -204,12 +210,85 @@ def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     return tree
 
 
+def open_mfdatatree(
+    paths: Any,
+    *,
+    combine: str = "by_coords",
+    concat_dim: Any = None,
+    compat: str = DEFAULT,
+    data_vars: str | Sequence[str] | None = DEFAULT,
+    coords: str | Sequence[str] = DEFAULT,
+    join: str = DEFAULT,
+    combine_attrs: str | Callable[..., Any] = "override",
+    by_group: Mapping[str, Mapping[str, Any]] | None = None,
+    preprocess: Callable[[xarray.DataTree], xarray.DataTree] | None = None,
+    errors: str = "raise",
+    parallel: Any = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+    resume: bool | None = None,
+    group: str | None = None,
+    format: str | None = None,
+    chunks: Any = None,
+    cache: ChunkCache | int | bool | None = None,
+    active: Servers | None = None,
+    active_required: bool = False,
+    verify: Verify = "read",
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **decode: Any,
+) -> xarray.DataTree:
+    """Open many files with all their groups as one tree of virtual arrays.
+
+    Each group is combined as `open_mfdataset` combines files, with the labels that it inherits from
+    the groups above it in its file. All groups are found in one scan. Where files lack a group, its
+    values are missing; a group without variables has the attributes of its files.
+
+    Parameters
+    ----------
+    paths
+        As for `open_mfdataset`.
+    combine, concat_dim, compat, data_vars, coords, join, combine_attrs
+        As for `open_mfdataset`, for all groups.
+    by_group
+        Other values of these for some groups: a mapping of paths or patterns to options, as in
+        `{"sweep_*": {"combine": "nested", "concat_dim": "time"}}`. `*` stands for any name or a part
+        of one, `/` is the root, `a/**` is `a` with all groups below it. Of several patterns the
+        later one counts.
+    preprocess
+        Called with the tree of each file; returns another one.
+    errors
+        As for `open_mfdataset`. With `"warn"` and `"skip"` a group is left out, too, whose files
+        cannot be joined or that does not fit below the groups above it. `tree.insitu.report()`
+        names what was left out.
+    group
+        The group that is the root of the tree.
+    parallel, progress, resume
+        As for `open_mfdataset`.
+    format, chunks, cache, active, active_required, verify, allow_local, storage_options, **decode
+        As for `open_dataset`.
+
+    Returns
+    -------
+    xarray.DataTree
+        One tree.
+
+    Examples
+    --------
+    >>> tree = insitu.open_mfdatatree("volumes/*.h5", combine="nested", concat_dim="volume")  # doctest: +SKIP
+    """
+    if "variables" in decode:
+        raise TypeError(_GROUPS_HAVE_VARIABLES)
+    options = options_of_call(locals(), decode)
+    tree: xarray.DataTree = _load("open_many_trees").open_combined_tree(paths, options)
+    return tree
+
+
 def open_groups(
     url: Any, *, chunks: Any = None, inline_array: bool = False, create_default_indexes: bool = True, **how: Any
 ) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
     if "variables" in how:
-        raise TypeError("unexpected keyword argument 'variables': groups have variables of their own")
+        raise TypeError(_GROUPS_HAVE_VARIABLES)
     options = options_of_call(locals(), how)
     groups: dict[str, xarray.Dataset] = _load("opening").open_every_group(url, options)
     return groups

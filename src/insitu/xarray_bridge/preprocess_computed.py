@@ -21,7 +21,7 @@ from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import drop_failures
 from insitu.combining.files_table import FilesTable
 from insitu.combining.pad import joined_dims, pad_member, plan_padding
-from insitu.errors import CombineError, InsituError
+from insitu.errors import CombineError, InsituError, UnsupportedError
 from insitu.expressions.nodes import (
     Broadcast,
     Expression,
@@ -90,10 +90,15 @@ def combine_with_xarray(
     context
         How what is still virtual is read.
     """
+    if rules.places_labels:
+        raise UnsupportedError(
+            "overlap= and expect= cannot place files whose preprocess computes large variables",
+            hint="Compute them of the dataset that open_mfdataset returns",
+        )
     drop_failures(found, errors)
     members = {number: item for number, item in enumerate(found) if isinstance(item, Member)}
     if rules.pad:
-        members = _pad_members(members, places, dims, named)
+        members = _pad_members(members, places, dims, named, rules)
     made = {number: to_dataset(item, context) for number, item in members.items()}
     if any(map(_needs_dask, members.values())):
         made = {number: to_dask_dataset(dataset, {}) for number, dataset in made.items()}
@@ -121,6 +126,7 @@ def _pad_members(
     places: Sequence[GridPosition] | None,
     dims: Sequence[ConcatDim],
     named: NamedDims | None,
+    rules: CombineRules,
 ) -> dict[int, Member]:
     """Return the members as long as the longest: see `pad`."""
     files = FilesTable.of(list(members.values()))
@@ -129,7 +135,7 @@ def _pad_members(
     elif places is not None:
         joined = {dim[0] if isinstance(dim, tuple) else str(dim) for dim in dims}
     else:
-        joined = joined_dims(arrange_by_labels(files, files.opened, lambda numbers: [*members.values()]))
+        joined = joined_dims(arrange_by_labels(files, files.opened, lambda numbers: [*members.values()], rules))
     padding = plan_padding(files, joined)
     return {number: pad_member(member, padding) for number, member in members.items()}
 
