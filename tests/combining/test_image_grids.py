@@ -46,6 +46,49 @@ def test_dates_of_names_and_values_of_files(tmp_path: Path) -> None:
     assert found.insitu.tiles()["band_data"] == 1
 
 
+def test_dates_of_tags(tmp_path: Path) -> None:
+    paths = []
+    for number, day in enumerate((20, 3)):
+        paths.append(tmp_path / f"scene_{number}.tif")
+        write_image(
+            paths[-1],
+            number,
+            tags={"TIFFTAG_DATETIME": f"2020:01:{day:02d} 10:11:12", "ACQUIRED": f"2020-01-{day:02d}"},
+        )
+    found = insitu.open_mfdataset(paths, concat_dim={"time": "attr:TIFFTAG_DATETIME"})
+    expected = np.array(["2020-01-20T10:11:12", "2020-01-03T10:11:12"], "M8[ns]")
+    np.testing.assert_array_equal(found.time, expected)
+    assert found.time.dtype == expected.dtype
+    found.insitu.save(tmp_path / "series.insitu")
+    xr.testing.assert_identical(insitu.open_dataset(tmp_path / "series.insitu").load(), found.load())
+    other = insitu.open_mfdataset(paths, concat_dim={"time": "attr:ACQUIRED"})
+    assert other.time.dt.day.values.tolist() == [20, 3]
+    with pytest.raises(CombineError, match=r"no attribute 'TIFFTAG_DATE'.*Do you mean 'TIFFTAG_DATETIME'"):
+        insitu.open_mfdataset(paths, concat_dim={"time": "attr:TIFFTAG_DATE"})
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern", "days"),
+    [
+        (("A2020031.h18", "A2020366.h18"), r"(A\d{7})", ("2020-01-31", "2020-12-31")),
+        (("v_2021060", "v_2021001"), r"_(\d{7})", ("2021-03-01", "2021-01-01")),
+        (
+            ("LC08_20200131T101112", "LC08_20200201T101112"),
+            r"_(\d{8}T\d{6})",
+            ("2020-01-31T10:11:12", "2020-02-01T10:11:12"),
+        ),
+    ],
+)
+def test_dates_as_products_write_them(
+    tmp_path: Path, names: tuple[str, ...], pattern: str, days: tuple[str, ...]
+) -> None:
+    paths = [tmp_path / f"{name}.tif" for name in names]
+    for path in paths:
+        write_image(path)
+    found = insitu.open_mfdataset(paths, concat_dim={"time": pattern})
+    np.testing.assert_array_equal(found.time, np.array(days, "M8[ns]"))
+
+
 DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
     "half a pixel": ({"corner": (500005.0, 10.0)}, r"the corner at \(500005.0, 10.0\) here, .* \(500000.0, 10.0\) in"),
     "size": ({"size": (40, 36)}, "36 × 40 pixels here, 35 × 40 pixels in"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+from calendar import isleap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -150,12 +151,27 @@ def _labels_of_dim(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
 _CLOCK = r"(\d\d)(?:[:_-]?(\d\d)(?:[:_-]?(\d\d))?)?Z?"
 _DATES = [
     re.compile(rf"([12]\d{{3}})(\d\d)(\d\d)(?:[T_ -]?{_CLOCK})?"),
-    re.compile(rf"([12]\d{{3}})[-_.](\d\d)(?:[-_.](\d\d)(?:[T_ -]{_CLOCK})?)?"),
+    re.compile(rf"([12]\d{{3}})[-_.:](\d\d)(?:[-_.:](\d\d)(?:[T_ -]{_CLOCK})?)?"),  # with colons in TIFF
 ]
 """Year, month, day, hour, minute, second, as far as they are there; four or six digits alone may be anything."""
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d{8}T.*")
 _DIM_OF_DATES = re.compile(r"(.*_)?(time|date)s?", re.IGNORECASE)
 """Names of dimensions whose labels are dates if they can be."""
+
+
+def _spell_day_of_year(label: str) -> str:
+    """Return a label of a year and the day in it, as satellite products have it (A2020031), with month and day.
+
+    Examples
+    --------
+    >>> _spell_day_of_year("2020031"), _spell_day_of_year("2021366"), _spell_day_of_year("202001")
+    ('20200131', '2021366', '202001')
+    """
+    match = re.fullmatch(r"A?([12]\d{3})([0-3]\d\d)", label)
+    day = 0 if match is None else int(match[2])
+    if match is None or not 1 <= day <= 365 + isleap(int(match[1])):
+        return label
+    return f"{date(int(match[1]), 1, 1) + timedelta(day - 1):%Y%m%d}"
 
 
 def _dates(dim: str, labels: Sequence[str]) -> list[np.datetime64] | None:
@@ -170,7 +186,7 @@ def _dates(dim: str, labels: Sequence[str]) -> list[np.datetime64] | None:
     (None, None, None)
     """
     found = []
-    for label in labels:
+    for label in map(_spell_day_of_year, labels):
         match = next((match for rule in _DATES if (match := rule.fullmatch(label))), None)
         if match is None or not (_DIM_OF_DATES.fullmatch(dim) or _ISO_DATE.fullmatch(label)):
             return None

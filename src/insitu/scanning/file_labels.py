@@ -43,11 +43,25 @@ def with_labels(member: Member, rules: Mapping[str, str], load: Load) -> Member:
     return replace(member, labels={dim: _read_label(member, dim, rule, load) for dim, rule in rules.items()})
 
 
+def _attributes_of_data(member: Member) -> dict[str, Any]:
+    """Return the attributes of a file and those of its data: images have all theirs there.
+
+    Where data variables say different things, none of them counts for the file.
+    """
+    found: dict[str, Any] = {}
+    different: set[str] = set()
+    for variable in (member.variables[name] for name in member.data_names()):
+        for name, value in variable.attributes.items():
+            different |= {name} if repr(found.setdefault(name, value)) != repr(value) else set()
+    return {**{name: value for name, value in found.items() if name not in different}, **member.attributes}
+
+
 def _read_label(member: Member, dim: str, rule: str, load: Load) -> Any:
     name = rule.partition(":")[2]
     if rule.startswith(ATTRIBUTE):
-        known, what = list(member.attributes), "attribute"
-        values = np.asarray(member.attributes.get(name))
+        attributes = member.attributes if name in member.attributes else _attributes_of_data(member)
+        known, what = list(attributes), "attribute"
+        values = np.asarray(attributes.get(name))
     else:
         known, what = list(member.variables), "variable"
         variable = member.variables.get(name)
