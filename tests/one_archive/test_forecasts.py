@@ -15,7 +15,6 @@ import xarray as xr
 import insitu
 from forecast_files import (
     Field,
-    fields_of,
     indexes_of,
     open_with_cfgrib,
     same_values,

@@ -32,6 +32,7 @@ from insitu.expressions.nodes import (
     iterate_nodes,
 )
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.open_options import CombineOptions
 from insitu.reading import ReadContext
 from insitu.scanning.member import ConcatDim, GridPosition, Member
 from insitu.scanning.scan_member import Failure
@@ -98,7 +99,7 @@ def combine_with_xarray(
     drop_failures(found, errors)
     members = {number: item for number, item in enumerate(found) if isinstance(item, Member)}
     if rules.pad:
-        members = _pad_members(members, places, dims, named, rules)
+        members = _pad_members(members, places, dims, named)
     made = {number: to_dataset(item, context) for number, item in members.items()}
     if any(map(_needs_dask, members.values())):
         made = {number: to_dask_dataset(dataset, {}) for number, dataset in made.items()}
@@ -126,7 +127,6 @@ def _pad_members(
     places: Sequence[GridPosition] | None,
     dims: Sequence[ConcatDim],
     named: NamedDims | None,
-    rules: CombineRules,
 ) -> dict[int, Member]:
     """Return the members as long as the longest: see `pad`."""
     files = FilesTable.of(list(members.values()))
@@ -135,7 +135,9 @@ def _pad_members(
     elif places is not None:
         joined = {dim[0] if isinstance(dim, tuple) else str(dim) for dim in dims}
     else:
-        joined = joined_dims(arrange_by_labels(files, files.opened, lambda numbers: [*members.values()], rules))
+        joined = joined_dims(
+            arrange_by_labels(files, files.opened, lambda numbers: [*members.values()], CombineOptions())
+        )
     padding = plan_padding(files, joined)
     return {number: pad_member(member, padding) for number, member in members.items()}
 
