@@ -198,6 +198,38 @@ TOURS = {
             "insitu scan 'cmip…": "assert insitu.open_dataset('cmip.insitu').identical(ds)",
         },
     ),
+    "howto/images.md": Tour(
+        "from pathlib import Path\n"
+        "from fixtures.images import write_image\n"
+        "for folder in ('scenes', 'tiles'): os.makedirs(folder)\n"
+        "for number, day in enumerate(('20200131', '20200210')):\n"
+        "    write_image(Path(f'scenes/s2_{day}_a.tif'), number)\n"
+        "    write_image(Path(f'tiles/{number}.tif'), number, corner=(500000.0 + 350 * number, 10.0))",
+        after={
+            'ds = insitu.open_mfdataset("scenes/*.tif"…': "assert ds.time.dt.day.values.tolist() == [31, 10]",
+            "named…": "assert insitu.open_mfdataset('tiles/*.tif').sizes['x'] == 70\n"
+            "assert ndvi.dims == ('time', 'y', 'x') and bands.insitu.virtual == ['red', 'nir']",
+        },
+    ),
+    "howto/profiles.md": Tour(
+        "from pathlib import Path\n"
+        "from fixtures.ragged import write_gathered, write_stations\n"
+        "for folder in ('profiles', 'swaths'): os.makedirs(folder)\n"
+        "for number in range(1, 4):\n"
+        "    for year in (2025, 2026):\n"
+        "        n = number + year - 2024\n"
+        "        values = {'temp': ('depth', np.arange(n) * 1.5)}\n"
+        "        coords = {'depth': np.arange(n) * 10.0 + number, 'lat': float(n)}\n"
+        "        xr.Dataset(values, coords).to_netcdf(f'profiles/{year}_{number}.nc')\n"
+        "    swath = {'bt': (('line', 'pixel'), np.ones((number, 4)))}\n"
+        "    xr.Dataset(swath).to_netcdf(f'swaths/{number}.nc')\n"
+        "write_stations(Path('stations.nc'), 'contiguous', names=('Halley', 'Rothera', 'Vostok', 'Davis'))\n"
+        "write_gathered(Path('land.nc'))",
+        after={
+            "insitu append…": "assert insitu.open_dataset('profiles.insitu').sizes == {'profile': 6, 'depth': 5}",
+            "ds = insitu.open_dataset…": "assert halley.temp.size == 3",
+        },
+    ),
     "howto/s3.md": Tour(
         "write_months('s3://bucket/era5/%Y/t2m_%m.nc')",
         before={"insitu append…": "write('s3://bucket/era5/2025/t2m_01.nc', pd.Timestamp('2025-01-01'))"},

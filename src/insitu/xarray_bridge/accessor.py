@@ -259,6 +259,28 @@ class InsituAccessor:
 
         return expand_gathered(self._dataset, dim, sizes)
 
+    def name_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with the descriptions of its bands as labels: `ds.sel(band="red")`.
+
+        Raises
+        ------
+        SelectionError
+            If bands have no descriptions, or two the same.
+        """
+        from insitu.xarray_bridge.bands import name_bands
+
+        return name_bands(self._dataset)
+
+    def split_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with a variable for each band, virtual as before.
+
+        They are `band_1`, … and have the attributes that rioxarray gives them with `band_as_variable=True`;
+        after `name_bands()` they are called by their names.
+        """
+        from insitu.xarray_bridge.bands import split_bands
+
+        return split_bands(self._dataset)
+
     def report(self) -> Report:
         """Return a report of how files differ, which were left out, and what did not fuse."""
         if self.survey is None:
