@@ -76,7 +76,8 @@ def combine_groups(
     combine_one
         Combines one group.
     errors
-        What happens to a group that cannot be combined: "raise"; "warn" or "skip": it is left out.
+        What happens to a group that cannot be combined: "raise"; "warn" or "skip": it is left out,
+        unless nothing is left then.
 
     Raises
     ------
@@ -86,16 +87,14 @@ def combine_groups(
     views = [_FileView.of(item) if isinstance(item, Member) else item for item in found]
     combined: dict[str, Member] = {}
     surveys: dict[str, Survey] = {}
-    problems: dict[str, str] = {}
+    problems: dict[str, CombineError] = {}
     above = {"": ROOT}
     below: dict[str, Inherited] = {}
 
     def leave_out(path: str, problem: CombineError) -> None:
         if errors == "raise":
             raise problem
-        problems[path] = problem.message
-        if errors == "warn":
-            warnings.warn(f"left out: {problem}", InsituWarning, stacklevel=5)
+        problems[path] = problem
 
     for path in group_paths(found):
         if path:
@@ -117,8 +116,13 @@ def combine_groups(
             made = Member({}, frozenset(), _attributes(path, views, recipe.of_group(path)))
         combined[path] = made
         below[path] = above[path].below(made)
+    if problems and not any(made.variables for made in combined.values()):
+        raise next(iter(problems.values()))
+    if errors == "warn":
+        for problem in problems.values():
+            warnings.warn(f"left out: {problem}", InsituWarning, stacklevel=5)
     root = combined.pop("")
-    return replace(root, below=combined, problems=problems), surveys
+    return replace(root, below=combined, problems={path: one.message for path, one in problems.items()}), surveys
 
 
 def _item_of(path: str, view: _FileView | Failure) -> Member | Failure:

@@ -10,7 +10,7 @@ from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
 from insitu.scanning.member import Load, Member, Variable
 
-__all__ = ["rebuild"]
+__all__ = ["join_in_order", "rebuild"]
 
 
 def rebuild(
@@ -49,10 +49,10 @@ def rebuild(
     members = [member for _, member in pieces]
     if added:  # an archive that has a label twice from the beginning may still lose files
         _check_disjoint(members, dim)
-    return _join_in_order(members, dim, recipe, load)
+    return join_in_order(members, dim, recipe, load)
 
 
-def _join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
+def join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
     """Return members joined along a dimension, ordered by their labels if the recipe says so."""
     if len(members) == 1:
         return members[0]
