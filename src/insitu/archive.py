@@ -37,6 +37,7 @@ from insitu.model.description import Row, count_text, describe_html, describe_te
 from insitu.model.group import hint_for_names, nest_groups
 from insitu.open_options import OpenOptions, RunOptions, ScanOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
+from insitu.scanning.file_labels import label_rules
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
@@ -146,6 +147,8 @@ class Archive:
         errors: str = "raise",
         combine: str = "by_coords",
         concat_dim: Any = None,
+        overlap: Literal["error", "first", "last", "newest"] | None = None,
+        expect: Any = None,
         by_group: Mapping[str, Mapping[str, Any]] | None = None,
         parallel: Any = None,
         progress: Any = None,
@@ -175,7 +178,7 @@ class Archive:
             Whether all groups of many files are combined, and not one: see `insitu.open_mfdatatree`.
         active, active_required, verify, allow_local, storage_options
             See `insitu.open_dataset`.
-        combine, concat_dim, parallel, progress, resume
+        combine, concat_dim, overlap, expect, parallel, progress, resume
             See `insitu.open_mfdataset`. `resume` may be the journal itself, which then stays.
         finish, combine_found
             Called with the member of each file before files are combined; combines the files
@@ -201,7 +204,7 @@ class Archive:
         urls, storage_options = resolve_references(urls, options.scan.storage_options)
         combine = options.combine
         if many is None:
-            is_joined = combine.combine != "by_coords" or combine.concat_dim is not None
+            is_joined = combine.combine != "by_coords" or combine.concat_dim is not None or combine.places_labels
             many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
         nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))
@@ -218,7 +221,7 @@ class Archive:
 
             server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
-            Job(scan, options.decode, finish),
+            Job(scan, options.decode, finish, label_rules(combine.concat_dim)),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),

@@ -17,6 +17,7 @@ from typing import Any, Literal
 __all__ = [
     "DEFAULT",
     "OPTIONS",
+    "OVERLAPS",
     "About",
     "CombineOptions",
     "DecodeOptions",
@@ -184,6 +185,22 @@ def _option_of(option: PerVariable, name: str, default: Any) -> Any:
     return option.get(name, default) if isinstance(option, Mapping) else option
 
 
+OVERLAPS = (None, "error", "first", "last", "newest")
+
+
+def _plain_spacing(expect: Any) -> Any:
+    """Return the option `expect` as text and plain numbers, which can be saved."""
+    if isinstance(expect, Mapping):
+        return {str(dim): _plain_spacing(spacing) for dim, spacing in expect.items()} or None
+    if hasattr(expect, "freqstr"):  # an offset of pandas
+        return str(expect.freqstr)
+    if hasattr(expect, "item"):
+        expect = expect.item()
+    if expect is None or (isinstance(expect, (str, int, float)) and not isinstance(expect, bool)):
+        return expect
+    raise ValueError(f"expect must be an offset, a number, or a mapping of dimensions to these, not {expect!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombineOptions:
     """How files are combined: xarray's keywords."""
@@ -195,10 +212,11 @@ class CombineOptions:
         default=None,
         metadata=_about(
             "The dimension along which nested lists are joined, one for each level; a mapping: new dimensions, with "
-            "the labels of each from the files' names",
+            "the labels of each from the files' names (a pattern), attributes (attr:NAME) or single values (var:NAME)",
             flags=("--concat-dim",),
             flag_help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of a new "
-            "dimension from their names, and may be repeated for further ones.",
+            "dimension from their names, NAME=attr:ATTRIBUTE and NAME=var:VARIABLE from an attribute or a single value "
+            "of each file; may be repeated for further ones.",
             repeats=True,
             is_saved=True,
         ),
@@ -225,6 +243,25 @@ class CombineOptions:
         default="override",
         metadata=_about("As in xarray: override, drop, drop_conflicts, no_conflicts, identical", is_saved=True),
     )
+    overlap: Literal["error", "first", "last", "newest"] | None = field(
+        default=None,
+        metadata=_about(
+            "Of labels that several files have, the file that gives them: first, last (in the order given), newest (by "
+            "a date in their attributes, else their time); error: none may",
+            flags=("--overlap",),
+            is_saved=True,
+        ),
+    )
+    expect: Any = field(
+        default=None,
+        metadata=_about(
+            "The spacing of labels, an offset of pandas (1D) or a number; DIM=SPACING for one of several dimensions. "
+            "Those that no file has are absent",
+            flags=("--expect",),
+            is_saved=True,
+            repeats=True,
+        ),
+    )
     by_group: Mapping[str, Mapping[str, Any]] | None = field(
         default=None,
         metadata=_about(
@@ -240,6 +277,9 @@ class CombineOptions:
     def __post_init__(self) -> None:
         if self.combine not in ("by_coords", "nested"):
             raise ValueError(f"{self.combine!r} is an invalid option for the keyword argument combine")
+        if self.overlap not in OVERLAPS:
+            raise ValueError(f'overlap must be "error", "first", "last", "newest" or None, not {self.overlap!r}')
+        object.__setattr__(self, "expect", _plain_spacing(self.expect))
         known = [item.name for item in fields(CombineOptions) if item.name != "by_group"]
         for pattern, given in (self.by_group or {}).items():
             if not isinstance(given, Mapping):
@@ -248,6 +288,11 @@ class CombineOptions:
                 if name not in known:
                     raise _unknown_keyword_error(name, known)
             replace(self, by_group=None, **given)
+
+    @property
+    def places_labels(self) -> bool:
+        """Whether the place of each label is decided by itself, not by the file that has it."""
+        return self.overlap is not None or self.expect is not None
 
     def of_group(self, path: str) -> CombineOptions:
         """Return the options for one group of a tree.

@@ -33,6 +33,7 @@ from insitu.combining.scan_progress import ScanProgress
 from insitu.engines.executor import ThisThread
 from insitu.errors import AccessError, CombineError, InsituError
 from insitu.model import VirtualArray
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Job, make_loader
 from insitu.xarray_bridge import open_mfdataset
@@ -469,7 +470,7 @@ def test_rules_that_need_every_file(tmp_path: Path, pieces: Pieces) -> None:
     same(paths, combine_attrs=_sum_up)
     assert pieces.counts == [5]
     files = FilesTable.of(scan_many(paths, Job()))
-    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [])
+    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [], CombineOptions())
     load = make_loader(None)
     assert plan_lines(arrangement, files, CombineRules(load=load)) is not None
     assert plan_lines(arrangement, files, CombineRules(load=load, compat="minimal")) is None

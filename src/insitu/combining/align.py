@@ -25,7 +25,7 @@ from insitu.model.gaps import with_dtype
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.promotion import type_with_missing
 
-__all__ = ["align_members", "pandas_index", "reindex_member"]
+__all__ = ["align_members", "pandas_index", "reindex_member", "take_steps"]
 
 Indexer = npt.NDArray[np.int64]
 
@@ -205,6 +205,15 @@ def reindex_member(member: Member, dim: str, indexer: Indexer) -> Member:
             variable = take_elements(variable, variable.dims.index(dim), indexer)
         variables[name] = variable
     return member.with_variables(variables)
+
+
+def take_steps(member: Member, dim: str, steps: Indexer) -> Member:
+    """Return some elements of a dimension, with their labels."""
+    label = member.variables.get(dim)
+    taken = reindex_member(member, dim, steps)
+    if label is None or label.dims != (dim,) or taken is member:
+        return taken
+    return taken.with_variables({**taken.variables, dim: take_elements(label, 0, steps)})
 
 
 def take_elements(variable: Variable, axis: int, indexer: Indexer) -> Variable:

@@ -19,17 +19,18 @@ from insitu.combining.arrange import (
     arrange_by_labels,
     arrange_by_lists,
     arrange_by_names,
+    place_listed_labels,
     with_inner_grids,
 )
 from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
-from insitu.combining.file_names import labels_from_names
+from insitu.combining.file_names import labels_of_files
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
 from insitu.combining.portion import Portion, ScannedFiles
-from insitu.combining.scan_journal import Journal, journal_of_files
+from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
 from insitu.combining.scan_progress import ScanProgress, open_progress
@@ -197,17 +198,20 @@ def _arrange(
     """Return where each file goes, as the recipe says."""
     options, opened = recipe.options.combine, files.opened
     if isinstance(options.concat_dim, Mapping):
-        grid = arrange_by_names(labels_from_names(urls, options.concat_dim), set(opened))
-        return with_inner_grids(grid, files, find)
+        grid = arrange_by_names(labels_of_files(urls, options.concat_dim, files.given), set(opened))
+        return with_inner_grids(grid, files, find, options)
     if options.combine == "nested":
+        if options.places_labels:
+            return place_listed_labels(files, places, dims, options)
         return arrange_by_lists(places, dims, set(opened))
-    return arrange_by_labels(files, opened, find)
+    return arrange_by_labels(files, opened, find, options)
 
 
 def combine_by_coords(members: Sequence[Member], rules: CombineRules) -> Member:
     """Return members combined by their labels."""
     files = FilesTable.of(members)
-    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [members[number] for number in numbers])
+    find = lambda numbers: [members[number] for number in numbers]  # noqa: E731
+    arrangement = arrange_by_labels(files, files.opened, find, CombineOptions())
     return join_files(arrangement, dict(enumerate(members)), rules)
 
 
@@ -252,8 +256,7 @@ def _choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) ->
     """
     if resume is False or (resume is None and (len(urls) < MIN_JOURNAL_FILES or default_scan_cache() is None)):
         return None
-    # How files are combined is no part of it: what was scanned is combined in any way.
-    key = None if recipe.unknown is not None else replace(recipe.options, combine=CombineOptions()).scan_key()
+    key = None if recipe.unknown is not None else scanning_options(recipe.options).scan_key()
     if key is None:
         return None
     question = repr((key, recipe.options.scan.errors, reader_identity()))

@@ -129,7 +129,7 @@ def _by_attributes(members: Sequence[Member]) -> tuple[str, str] | None:
             new = re.sub(r"\W", "_", name)
             return (
                 f"they differ in the attribute {name!r} ({_format_values(values)})",
-                f'preprocess=lambda ds: ds.expand_dims({new}=[ds.attrs["{name}"]])',
+                f'concat_dim={{"{new}": "attr:{name}"}}',
             )
     return None
 

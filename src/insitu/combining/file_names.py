@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from insitu.errors import CombineError, SelectionError
 from insitu.formats.containers import parse_entry_url
+from insitu.scanning.file_labels import asks_file
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import detach_secrets, open_source
 
@@ -27,7 +28,7 @@ __all__ = [
     "expand_paths",
     "is_many",
     "iter_positions",
-    "labels_from_names",
+    "labels_of_files",
     "one_location",
     "open_objects",
     "resolve_references",
@@ -36,7 +37,8 @@ __all__ = [
 
 LabelsFromNames = Mapping[str, str | Callable[[str], Any] | Sequence[Any]]
 """New dimension: how a file's name gives its label (a pattern whose first group it is, looked for
-in the file's name and then in its whole path; or a function of the path), or the labels in order.
+in the file's name and then in its whole path; or a function of the path), or the labels in order;
+`"attr:…"`, `"var:…"`: the file itself gives it (`file_labels`).
 """
 
 
@@ -91,15 +93,36 @@ def without_secrets(
     return public, {**(storage_options or {}), **secrets} if secrets else storage_options
 
 
-def labels_from_names(paths: Sequence[Any], how: LabelsFromNames) -> list[tuple[str, npt.NDArray[Any], list[int]]]:
-    """Return for each new dimension its name, its labels, and the index of each file among them."""
+def labels_of_files(
+    paths: Sequence[Any], how: LabelsFromNames, given: Mapping[str, Sequence[Any]]
+) -> list[tuple[str, npt.NDArray[Any], list[int]]]:
+    """Return for each new dimension its name, its labels, and the index of each file among them.
+
+    Parameters
+    ----------
+    paths, how
+        The files, and what labels them.
+    given
+        New dimension: the label that each file gives, where its name does not; None: it could not be opened,
+        and has the index of the first.
+    """
     result = []
     for dim, rule in how.items():
-        labels = _labels_of_dim(paths, dim, rule)
-        distinct = list(dict.fromkeys(labels))
+        labels = _labels_that_files_give(dim, given[dim]) if asks_file(rule) else _labels_of_dim(paths, dim, rule)
+        distinct = list(dict.fromkeys(label for label in labels if label is not None))
         numbers = {label: number for number, label in enumerate(distinct)}
-        result.append((dim, np.array(distinct), [numbers[label] for label in labels]))
+        result.append((dim, np.array(distinct), [numbers.get(label, 0) for label in labels]))
     return result
+
+
+def _labels_that_files_give(dim: str, labels: Sequence[Any]) -> list[Any]:
+    """Return labels, texts as dates if they are."""
+    texts = [label for label in labels if isinstance(label, str)]
+    dates = _dates(dim, texts) if texts else None
+    if dates is None or any(label is not None and not isinstance(label, str) for label in labels):
+        return list(labels)
+    found = iter(dates)
+    return [None if label is None else next(found) for label in labels]
 
 
 def _labels_of_dim(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:

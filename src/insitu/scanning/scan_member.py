@@ -31,6 +31,7 @@ from insitu.reading import read_arrays
 from insitu.scanning.conventions import referenced_variables
 from insitu.scanning.decode_member import decode_member, find_unreadable
 from insitu.scanning.decoding_memory import DecodingMemory, memory_of_thread
+from insitu.scanning.file_labels import with_labels
 from insitu.scanning.group_tree import tree_of_groups
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree
@@ -66,6 +67,8 @@ class Job:
     decode: DecodeOptions = field(default=DecodeOptions())
     finish: Callable[[Member], Member] | None = None
     """Done to each member where it was made (a preprocess)."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """New dimensions: what in the file labels them."""
 
     def warn(self, text: str) -> None:
         """Warn about what is left out, with errors="warn"."""
@@ -81,11 +84,16 @@ class Job:
         except Exception as error:
             error.add_note(DEFECT)
             return self._failure(url, error, f"{DEFECT}\n{''.join(traceback.format_exception(error)).rstrip()}")
-        if self.finish is None:
+        if self.finish is not None:
+            try:
+                member = self.finish(member)
+            except Exception as error:  # the caller's own function may raise anything
+                return self._failure(url, error)
+        if not self.labels:
             return member
         try:
-            return self.finish(member)
-        except Exception as error:  # the caller's own function may raise anything
+            return with_labels(member, self.labels, make_loader(self.scan.storage_options))
+        except (InsituError, OSError) as error:
             return self._failure(url, error)
 
     def _failure(self, url: Any, error: Exception, more: str = "") -> Failure:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
+    from insitu.xarray_bridge.forecast_views import Forecasts
     from insitu.xarray_bridge.grouped_accessor import Grouped
     from insitu.xarray_bridge.weighted_accessor import Weighted
 
@@ -358,6 +359,65 @@ class InsituAccessor:
 
             return quantile(self._dataset, q, dim, skipna=skipna, keep_attrs=keep_attrs)
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
+
+    def best(self, as_of: Any = None) -> xarray.Dataset:
+        """Return for every valid time the newest run of a forecast collection that has it.
+
+        Nothing is read. Of runs that lack some variables at a time (precipitation at lead time 0),
+        those count first that have most.
+
+        Parameters
+        ----------
+        as_of
+            What was known then: runs with later reference times do not count. A date or a text like
+            `"2024-03-01T06"`, as in `ds.sel(time=slice(None, as_of))`.
+
+        Returns
+        -------
+        xarray.Dataset
+            Along `valid_time`, with the reference time and the lead time of each as coordinates.
+
+        Examples
+        --------
+        >>> ds = insitu.open_forecasts("runs/*.grib2")  # doctest: +SKIP
+        >>> ds.insitu.best().t2m.sel(latitude=52, longitude=5).plot()  # doctest: +SKIP
+        """
+        return self._forecasts().best(as_of)
+
+    def constant_lead(self, lead: Any) -> xarray.Dataset:
+        """Return one lead time of every run that has it, along `valid_time`.
+
+        Parameters
+        ----------
+        lead
+            The lead time: hours, or a duration such as `"36h"`.
+        """
+        return self._forecasts().constant_lead(lead)
+
+    def run(self, time: Any = None) -> xarray.Dataset:
+        """Return the lead times of one run that it has, along `valid_time`.
+
+        Parameters
+        ----------
+        time
+            The reference time of the run; the newest if not given.
+        """
+        return self._forecasts().one_run(time)
+
+    def at_valid_time(self, time: Any) -> xarray.Dataset:
+        """Return what every run says of one valid time, along the reference time.
+
+        Parameters
+        ----------
+        time
+            The valid time.
+        """
+        return self._forecasts().at_valid_time(time)
+
+    def _forecasts(self) -> Forecasts:
+        from insitu.xarray_bridge.forecast_views import Forecasts
+
+        return Forecasts.of(self._dataset)
 
     def __repr__(self) -> str:
         return (

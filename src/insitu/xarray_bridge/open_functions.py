@@ -7,7 +7,7 @@ waiting for xarray and for the modules that open files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.forking import import_before_fork
 from insitu.open_options import DEFAULT, Verify
@@ -110,6 +110,8 @@ def open_mfdataset(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
@@ -150,8 +152,10 @@ def open_mfdataset(
         lists.
     concat_dim
         With `combine="nested"`: the dimension (one for each level of nesting). A mapping
-        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
-        (its first group is the label), a function of the path, or a list of labels.
+        `{"member": how}` makes a new dimension: `how` is a regular expression for the files' names
+        (its first group is the label), a function of the path, a list of labels, or what in each file
+        gives the label: `"attr:source_id"`, a global attribute, or `"var:realization"`, a variable of
+        a single value.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
     preprocess

@@ -10,7 +10,8 @@ from typing import Any
 import xarray
 
 from insitu.archive import Archive
-from insitu.combining.file_names import expand_paths, labels_from_names
+from insitu.combining.file_names import expand_paths, labels_of_files
+from insitu.combining.files_table import FilesTable
 from insitu.combining.portion import ScannedFiles
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
@@ -46,7 +47,9 @@ def open_combined(paths: Any, options: OpenOptions) -> xarray.Dataset:
         rules = recipe.rules(make_loader(storage_options))
         if not any(has_computed_variable(item) for item in found):
             return recipe.combine_found(found, places, urls, rules.load, errors)
-        named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
+        named = None
+        if isinstance(concat_dim, Mapping):
+            named = labels_of_files(urls, concat_dim, FilesTable.of(found).given)
         at = places if options.combine.combine == "nested" else None
         context = ReadContext(None, storage_options)
         computed.append(combine_with_xarray(found, at, recipe.concat_dims(), named, rules, errors, context))

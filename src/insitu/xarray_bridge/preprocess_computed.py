@@ -19,7 +19,7 @@ from insitu.cf.casting import cast_values, to_date_objects
 from insitu.combining.arrange import NamedDims, arrange_by_lists, arrange_by_names
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import drop_failures
-from insitu.errors import CombineError, InsituError
+from insitu.errors import CombineError, InsituError, UnsupportedError
 from insitu.expressions.nodes import (
     Broadcast,
     Expression,
@@ -88,6 +88,11 @@ def combine_with_xarray(
     context
         How what is still virtual is read.
     """
+    if rules.places_labels:
+        raise UnsupportedError(
+            "overlap= and expect= cannot place files whose preprocess computes large variables",
+            hint="Compute them of the dataset that open_mfdataset returns",
+        )
     drop_failures(found, errors)
     members = {number: item for number, item in enumerate(found) if isinstance(item, Member)}
     made = {number: to_dataset(item, context) for number, item in members.items()}
