@@ -221,7 +221,7 @@ class Archive:
 
             server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
-            Job(scan, options.decode, finish, label_rules(combine.concat_dim)),
+            Job(scan, options.decode, finish, label_rules(combine)),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),

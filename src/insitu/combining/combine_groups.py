@@ -53,7 +53,9 @@ class _FileView:
     def group(self, path: str) -> Member | None:
         """Return a group with the labels that it inherits."""
         own = self.groups.get(path)
-        return None if own is None else replace(self.above[path].given_to(own), below={}, groups=())
+        if own is None:
+            return None
+        return replace(self.above[path].given_to(own), below={}, groups=(), labels=self.groups[""].labels)
 
 
 def group_paths(found: Iterable[Member | Failure]) -> list[str]:
@@ -119,8 +121,8 @@ def combine_groups(
     if problems and not any(made.variables for made in combined.values()):
         raise next(iter(problems.values()))
     if errors == "warn":
-        for problem in problems.values():
-            warnings.warn(f"left out: {problem}", InsituWarning, stacklevel=5)
+        for reason in problems.values():
+            warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=5)
     root = combined.pop("")
     return replace(root, below=combined, problems={path: one.message for path, one in problems.items()}), surveys
 
@@ -145,15 +147,15 @@ def _combine_one(
 ) -> Member:
     options = recipe.options.combine
     by_labels = options.combine == "by_coords" and options.concat_dim is None
-    if not any(isinstance(view, _FileView) and _own_variables(view, path) for view in views):
-        only_attributes = Member({}, frozenset(), _attributes(path, views, recipe))
-        try:  # a new dimension may have labels
-            return only_attributes if by_labels else combine_one(path, items, recipe)
-        except CombineError:
-            return only_attributes
-    members = [item for item in items if isinstance(item, Member)]
-    made = combine_one(path, items, recipe)
-    if len(members) < len(items):
+    has_variables = any(isinstance(view, _FileView) and _own_variables(view, path) for view in views)
+    made = Member({}, frozenset(), _attributes(path, views, recipe))
+    try:
+        if has_variables or not by_labels:  # without variables, a new dimension may have labels
+            made = combine_one(path, items, recipe)
+    except CombineError:
+        if has_variables:
+            raise
+    if any(isinstance(item, Failure) for item in items):
         made = _with_places_of_lacking_files(made, items, views, recipe.concat_dims(), above)
     return made
 

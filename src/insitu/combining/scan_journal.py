@@ -41,7 +41,7 @@ MAX_AGE_DAYS = 30
 
 def scanning_options(options: OpenOptions) -> OpenOptions:
     """Return options without how files are combined; of that only what a scan notes of each file remains."""
-    return replace(options, combine=CombineOptions(concat_dim=label_rules(options.combine.concat_dim) or None))
+    return replace(options, combine=CombineOptions(concat_dim=label_rules(options.combine) or None))
 
 
 def journal_for(target: str, question: str, notify: Callable[[str], None] | None = None) -> Journal:

@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, UnsupportedError
 from insitu.maintenance.append_files import append_to_icechunk, check_compatible, empty_append_report
@@ -19,6 +21,7 @@ from insitu.maintenance.rebuild import join_in_order
 from insitu.model import VirtualGroup
 from insitu.model.group import nest_groups
 from insitu.open_options import RunOptions
+from insitu.scanning.file_labels import label_rules
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
@@ -31,7 +34,9 @@ __all__ = ["append_groups", "combine_anew", "drop_from_tree", "tree_from_root"]
 
 
 class _UnknownPlaceError(Exception):
-    """What is saved does not say where files that lack a group belong in it."""
+    """What is saved cannot be joined with new files as a whole: they belong between parts of it, or
+    some lack groups.
+    """
 
 
 def tree_from_root(root: Member) -> VirtualGroup:
@@ -54,7 +59,7 @@ def combine_anew(
     options = recipe.for_more_files(errors=errors, storage_options=storage_options)
     if len(recipe.concat_dims()) > 1:
         raise CombineError(f"the files lie in a grid of {' × '.join(map(str, recipe.new_dims()))}", hint=COMBINE_ANEW)
-    job = Job(options.scan, options.decode)
+    job = Job(options.scan, options.decode, labels=label_rules(recipe.options.combine))
     return combine(files, [(number,) for number in range(len(files))], job, recipe, RunOptions()).member
 
 
@@ -88,13 +93,14 @@ def append_groups(
         opened = references.open_for_update(target, storage_options=storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         saved = _saved_root(opened.tree, load, target)
-        if added and {source.url for source in opened.tree.sources}.issuperset(added):
+        known = recipe.files or tuple(source.url for source in opened.tree.sources)
+        if added and set(known).issuperset(added):
             return empty_append_report(target, dim, added)
         try:
             whole = _join_groups(saved, root, dim, target, recipe, load)
         except _UnknownPlaceError:
             if not recipe.files:
-                raise CombineError("the new files have other groups than the archive", hint=COMBINE_ANEW) from None
+                raise CombineError("the new files belong between parts of the archive", hint=COMBINE_ANEW) from None
             whole = combine_anew([*recipe.files, *added], recipe, storage_options)
         except CombineError as problem:
             raise CombineError(
@@ -154,13 +160,25 @@ def _join_groups(saved: Member, new: Member, dim: str, target: str, recipe: Reci
             if along is not None and own.grid_dims() and members[0].index(along) is None:
                 raise _UnknownPlaceError
             return members[0]
+        if own.options.combine.places_labels or _is_between(members[0], members[1], along, own):
+            raise _UnknownPlaceError
         if along is None:
             return own.combine_found(found, [(0,), (1,)], [target, "new files"], load, "skip")
-        check_compatible(*members, along, target, own)
+        check_compatible(members[0], members[1], along, target, own)
         return join_in_order(members, along, own, load)
 
     root, _ = combine_groups([saved, new], recipe, combine_one, "raise")
     return root
+
+
+def _is_between(saved: Member, new: Member, dim: str | None, recipe: Recipe) -> bool:
+    """Return whether labels of new files lie between those of an archive that is ordered by labels."""
+    one, other = (None, None) if dim is None or recipe.new_dims() else (saved.index(dim), new.index(dim))
+    if one is None or other is None or one.dtype != other.dtype or not len(one) or not len(other):
+        return False
+    if np.isin(other, one).any():
+        return False  # an error
+    return not bool(other.min() > one.max() or other.max() < one.min())
 
 
 def _growing_dim(members: Sequence[Member], dim: str, recipe: Recipe) -> str | None:

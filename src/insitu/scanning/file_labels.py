@@ -1,7 +1,8 @@
 """Labels that files themselves give for new dimensions: global attributes and single values.
 
 `concat_dim={"model": "attr:source_id", "member": "var:realization"}`. They are read where a file is
-scanned, so that no worker sends more than the label.
+scanned, so that no worker sends more than the label. Of a file with all its groups they may lie in
+any: `attr:what/date`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import CombineError
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import Load, Member
 
 __all__ = ["ATTRIBUTE", "VARIABLE", "asks_file", "label_rules", "with_labels"]
@@ -27,9 +29,23 @@ def asks_file(rule: Any) -> bool:
     return isinstance(rule, str) and rule.startswith((ATTRIBUTE, VARIABLE))
 
 
-def label_rules(concat_dim: Any) -> dict[str, str]:
-    """Return the rules of `concat_dim` that ask the file."""
-    return {dim: rule for dim, rule in concat_dim.items() if asks_file(rule)} if isinstance(concat_dim, Mapping) else {}
+def label_rules(options: CombineOptions) -> dict[str, str]:
+    """Return the rules of `concat_dim`, of all groups of a tree, that ask the file.
+
+    Raises
+    ------
+    CombineError
+        If groups ask for different labels of one dimension.
+    """
+    found: dict[str, str] = {}
+    for how in (options.concat_dim, *(own.get("concat_dim") for own in (options.by_group or {}).values())):
+        for dim, rule in how.items() if isinstance(how, Mapping) else ():
+            if asks_file(rule) and found.setdefault(dim, rule) != rule:
+                raise CombineError(
+                    f"the dimension {dim!r} has the labels {found[dim]!r} and, in other groups, {rule!r}",
+                    hint="Give one dimension another name",
+                )
+    return found
 
 
 def with_labels(member: Member, rules: Mapping[str, str], load: Load) -> Member:
@@ -45,6 +61,9 @@ def with_labels(member: Member, rules: Mapping[str, str], load: Load) -> Member:
 
 def _read_label(member: Member, dim: str, rule: str, load: Load) -> Any:
     name = rule.partition(":")[2]
+    group, _, own = name.strip("/").rpartition("/")
+    if name not in member.attributes and group in member.below:
+        member, name = member.below[group], own
     if rule.startswith(ATTRIBUTE):
         known, what = list(member.attributes), "attribute"
         values = np.asarray(member.attributes.get(name))

@@ -9,7 +9,8 @@ from typing import Any
 import xarray
 
 from insitu.archive import Archive
-from insitu.combining.file_names import expand_paths, labels_from_names
+from insitu.combining.file_names import expand_paths, labels_of_files
+from insitu.combining.files_table import FilesTable
 from insitu.combining.portion import ScannedFiles
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
@@ -44,7 +45,9 @@ def open_combined_tree(paths: Any, options: OpenOptions) -> xarray.DataTree:
         rules, combine = recipe.rules(make_loader(storage_options)), recipe.options.combine
         if not any(has_computed_variable(item) for item in found):
             return recipe.combine_found(found, places, urls, rules.load, "skip")
-        named = labels_from_names(urls, combine.concat_dim) if isinstance(combine.concat_dim, Mapping) else None
+        named = None
+        if isinstance(combine.concat_dim, Mapping):
+            named = labels_of_files(urls, combine.concat_dim, FilesTable.of(found).given)
         at = places if combine.combine == "nested" else None
         context = ReadContext(None, storage_options)
         computed.append(path)
