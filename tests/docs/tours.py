@@ -262,7 +262,18 @@ TOURS = {
         "    write_swath_product(Path(f'swaths/{number}.nc'), number)\n"
         "    write_cfradial2(Path(f'volumes/{number}.nc'), number)\n"
         "    write_odim(Path(f'odim/vol_20240101T000{5 * number}.h5'.replace('00010', '0010')), number)",
-        after={"insitu scan…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 12"},
+        before={
+            "archive =…": "os.makedirs('volumes/next')\n"
+            "for number in (3, 4): write_cfradial2(Path(f'volumes/next/{number}.nc'), number)"
+        },
+        after={
+            "insitu scan…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 12",
+            "archive =…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 16",
+        },
+        exempt={
+            "insitu append": "the name of a command",
+            "insitu scan file.nc -o x.insitu": "tests/maintenance/test_change_trees.py lets a store of one file grow",
+        },
     ),
     "howto/upgrading.md": Tour(
         "from pathlib import Path\nPath('server.toml').write_text('port = 8080\\n')",
