@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from insitu.combining.combine import CombineFound
     from insitu.combining.scan_journal import Journal
     from insitu.combining.survey import Survey
+    from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
@@ -470,6 +471,57 @@ class Archive:
         """
         how.setdefault("storage_options", self.job.scan.storage_options)
         maintenance.save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
+
+    def copy(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        chunks: Chunks = None,
+        variables: str | Sequence[str] | None = None,
+        sel: Mapping[str, Any] | None = None,
+        isel: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        **how: Any,
+    ) -> CopyReport | CopyPlan:
+        """Copy the archive into a native store or file, in chunks of another grid.
+
+        The target appears whole or not at all. An interrupted copy goes on where it was if the same one is started
+        again.
+
+        Parameters
+        ----------
+        target
+            A path or URL that ends in `.zarr`, `.icechunk` or `.nc`.
+        chunks
+            Lengths by dimension (-1: the whole dimension), or what the copy is for: `"series"`, `"maps"`, `"both"`,
+            `"auto"`. None: as in the source.
+        variables
+            Which variables, with their coordinates; by default all.
+        sel, isel
+            What to copy of them, by labels or by position, as for `Dataset.sel` and `Dataset.isel`.
+        dry_run
+            Whether only the plan is returned: passes, bytes, memory, disk, an estimate of the time.
+        **how
+            `shards`, `codec`, `memory`, `zarr_format`, `overwrite`, `append`, `verify`, `repack`, `commit_every`,
+            `engine`, `progress`, `storage_options` (of the target): the fields of `insitu.copying.CopyOptions`.
+
+        Returns
+        -------
+        CopyReport or CopyPlan
+            What was written; with `dry_run` what would be.
+        """
+        from insitu.copying import CopyOptions, run_copy
+
+        names = [variables] if isinstance(variables, str) else variables
+        if sel is not None or isel is not None:
+            dataset = self.dataset()
+            chosen = dataset if names is None else dataset[list(names)]
+            chosen = chosen.sel(dict(sel or {})).isel(dict(isel or {}))
+            found: CopyReport | CopyPlan = chosen.insitu.copy(target, chunks=chunks, dry_run=dry_run, **how)
+            return found
+        context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)
+        options = CopyOptions.of_call(chunks=chunks, **how)
+        return run_copy(self.subtree(names), os.fspath(target), options, context=context, dry_run=dry_run)
 
     def recipe_to_save(self) -> Recipe | None:
         """Return how the files were combined, to be saved; of a saved archive, the recipe that it

@@ -105,6 +105,7 @@ TOURS = {
         "cluster = LocalCluster(n_workers=1, processes=False, protocol='tcp://', scheduler_port=8786, "
         "dashboard_address='127.0.0.1:0')",
     ),
+    "howto/copy.md": Tour("write_months('archive/%Y-%m.nc')\nwrite('a.nc', pd.Timestamp('2026-01-01'))"),
     "howto/event_loops.md": Tour("write_months('s3://bucket/archive/%Y-%m.nc')"),
     "howto/explore.md": Tour(
         "write_months('archive/%Y-%m.nc')",
