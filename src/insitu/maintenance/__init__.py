@@ -12,10 +12,11 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-    from insitu.maintenance.append_forecasts import append_forecasts
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
     from insitu.maintenance.dropping import drop
+    from insitu.maintenance.forecast_append import append_forecasts
+    from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
     from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
 
@@ -28,6 +29,7 @@ __all__ = [
     "convert",
     "drop",
     "empty_append_report",
+    "keep_last",
     "known_files",
     "refresh",
     "rename_sources",
@@ -40,7 +42,7 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "append_forecasts": "insitu.maintenance.append_forecasts",
+        "append_forecasts": "insitu.maintenance.forecast_append",
         "append_member": "insitu.maintenance.append_files",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
@@ -48,6 +50,7 @@ __getattr__ = lazy_attributes(
         "convert": "insitu.maintenance.saving",
         "drop": "insitu.maintenance.dropping",
         "empty_append_report": "insitu.maintenance.append_files",
+        "keep_last": "insitu.maintenance.last_steps",
         "known_files": "insitu.maintenance.append_files",
         "refresh": "insitu.maintenance.refreshing",
         "rename_sources": "insitu.maintenance.saving",
