@@ -105,6 +105,7 @@ TOURS = {
         "cluster = LocalCluster(n_workers=1, processes=False, protocol='tcp://', scheduler_port=8786, "
         "dashboard_address='127.0.0.1:0')",
     ),
+    "howto/copy.md": Tour("write_months('archive/%Y-%m.nc')\nwrite('a.nc', pd.Timestamp('2026-01-01'))"),
     "howto/event_loops.md": Tour("write_months('s3://bucket/archive/%Y-%m.nc')"),
     "howto/explore.md": Tour(
         "write_months('archive/%Y-%m.nc')",
@@ -263,7 +264,18 @@ TOURS = {
         "    write_swath_product(Path(f'swaths/{number}.nc'), number)\n"
         "    write_cfradial2(Path(f'volumes/{number}.nc'), number)\n"
         "    write_odim(Path(f'odim/vol_20240101T000{5 * number}.h5'.replace('00010', '0010')), number)",
-        after={"insitu scan…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 12"},
+        before={
+            "archive =…": "os.makedirs('volumes/next')\n"
+            "for number in (3, 4): write_cfradial2(Path(f'volumes/next/{number}.nc'), number)"
+        },
+        after={
+            "insitu scan…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 12",
+            "archive =…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 16",
+        },
+        exempt={
+            "insitu append": "the name of a command",
+            "insitu scan file.nc -o x.insitu": "tests/maintenance/test_change_trees.py lets a store of one file grow",
+        },
     ),
     "howto/upgrading.md": Tour(
         "from pathlib import Path\nPath('server.toml').write_text('port = 8080\\n')",

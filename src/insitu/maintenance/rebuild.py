@@ -13,7 +13,7 @@ from insitu.errors import CombineError
 from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.scan_member import Job, make_loader
 
-__all__ = ["combine_again", "rebuild"]
+__all__ = ["combine_again", "join_in_order", "rebuild"]
 
 
 def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
@@ -61,10 +61,10 @@ def rebuild(
     members = [member for _, member in pieces]
     if added:  # an archive that has a label twice from the beginning may still lose files
         _check_disjoint(members, dim)
-    return _join_in_order(members, dim, recipe, load)
+    return join_in_order(members, dim, recipe, load)
 
 
-def _join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
+def join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
     """Return members joined along a dimension, ordered by their labels if the recipe says so."""
     if len(members) == 1:
         return members[0]

@@ -16,13 +16,14 @@ from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.maintenance.change_trees import combine_anew
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
 from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
-from insitu.open_options import ScanOptions
+from insitu.open_options import CombineOptions, ScanOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
@@ -84,9 +85,12 @@ def refresh(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
+    is_combined_tree = recipe.options.scan.tree and (
+        len(recipe.files) > 1 or (recipe.files and recipe.options.combine != CombineOptions())
+    )
     try:
-        fresh = {}
-        for path, member in scan_tree(url, job):
+        fresh = dict(combine_anew(recipe.files, recipe, storage_options).walk()) if is_combined_tree else {}
+        for path, member in () if is_combined_tree else scan_tree(url, job):
             fresh[path] = _rescan_group(member, path, changed, recipe, job)
             if not known and fresh[path] is not member:
                 fresh[path] = _keep_saved_variables(fresh[path], member, changed)

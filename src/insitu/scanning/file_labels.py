@@ -2,7 +2,8 @@ r"""Labels of new dimensions that files give: their names, global attributes and
 
 `concat_dim={"time": r"_(\d{8})", "model": "attr:source_id", "member": "var:realization"}`. What
 lies in a file is read where it is scanned, so that no worker sends more than the label. Dates in
-texts become dates, digits numbers.
+texts become dates, digits numbers. Of a file with all its groups they may lie in any:
+`attr:what/date`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import CombineError
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import Load, Member
 
 __all__ = [
@@ -40,9 +42,23 @@ def asks_file(rule: Any) -> bool:
     return isinstance(rule, str) and rule.startswith((ATTRIBUTE, VARIABLE))
 
 
-def label_rules(concat_dim: Any) -> dict[str, str]:
-    """Return the rules of `concat_dim` that ask the file."""
-    return {dim: rule for dim, rule in concat_dim.items() if asks_file(rule)} if isinstance(concat_dim, Mapping) else {}
+def label_rules(options: CombineOptions) -> dict[str, str]:
+    """Return the rules of `concat_dim`, of all groups of a tree, that ask the file.
+
+    Raises
+    ------
+    CombineError
+        If groups ask for different labels of one dimension.
+    """
+    found: dict[str, str] = {}
+    for how in (options.concat_dim, *(own.get("concat_dim") for own in (options.by_group or {}).values())):
+        for dim, rule in how.items() if isinstance(how, Mapping) else ():
+            if asks_file(rule) and found.setdefault(dim, rule) != rule:
+                raise CombineError(
+                    f"the dimension {dim!r} has the labels {found[dim]!r} and, in other groups, {rule!r}",
+                    hint="Give one dimension another name",
+                )
+    return found
 
 
 def with_labels(member: Member, rules: Mapping[str, str], load: Load) -> Member:
@@ -71,6 +87,9 @@ def _attributes_of_data(member: Member) -> dict[str, Any]:
 
 def _read_label(member: Member, dim: str, rule: str, load: Load) -> Any:
     name = rule.partition(":")[2]
+    group, _, own = name.strip("/").rpartition("/")
+    if name not in member.attributes and group in member.below:
+        member, name = member.below[group], own
     if rule.startswith(ATTRIBUTE):
         attributes = member.attributes if name in member.attributes else _attributes_of_data(member)
         known, what = list(attributes), "attribute"
