@@ -89,6 +89,24 @@ def test_dates_as_products_write_them(
     np.testing.assert_array_equal(found.time, np.array(days, "M8[ns]"))
 
 
+def test_overviews_of_a_series_are_groups(tmp_path: Path) -> None:
+    paths = [tmp_path / f"scene_{day}.tif" for day in DAYS]
+    for number, path in enumerate(paths):
+        write_image(path, number, size=(64, 96), overviews=(2, 4))
+    tree = insitu.open_mfdatatree(paths, concat_dim={"time": r"_(\d{8})"})
+    for name, how in {
+        "full_resolution": {},
+        "overview_0": {"overview_level": 0},
+        "overview_1": {"overview_level": 1},
+    }.items():
+        expected = []
+        for path in paths:
+            with rasterio.open(path, **how) as file:
+                expected.append(file.read())
+        np.testing.assert_array_equal(tree[name].band_data, np.stack(expected))
+        assert tree[name].time.dt.strftime("%Y%m%d").values.tolist() == [*DAYS]
+
+
 DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
     "half a pixel": ({"corner": (500005.0, 10.0)}, r"the corner at \(500005.0, 10.0\) here, .* \(500000.0, 10.0\) in"),
     "size": ({"size": (40, 36)}, "36 × 40 pixels here, 35 × 40 pixels in"),

@@ -212,10 +212,11 @@ TOURS = {
         "from fixtures.images import write_image\n"
         "for folder in ('scenes', 'tiles'): os.makedirs(folder)\n"
         "for number, day in enumerate(('20200131', '20200210')):\n"
-        "    write_image(Path(f'scenes/s2_{day}_a.tif'), number)\n"
+        "    write_image(Path(f'scenes/s2_{day}_a.tif'), number, overviews=(2,))\n"
         "    write_image(Path(f'tiles/{number}.tif'), number, corner=(500000.0 + 350 * number, 10.0))",
         after={
             'ds = insitu.open_mfdataset("scenes/*.tif"…': "assert ds.time.dt.day.values.tolist() == [31, 10]",
+            "tree…": "assert dict(coarse.sizes) == {'band': 2, 'y': 20, 'x': 18}",
             "named…": "assert insitu.open_mfdataset('tiles/*.tif').sizes['x'] == 70\n"
             "assert ndvi.dims == ('time', 'y', 'x') and bands.insitu.virtual == ['red', 'nir']",
         },
