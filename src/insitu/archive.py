@@ -232,8 +232,9 @@ class Archive:
         if run.parallel is None and not run.resume and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
         cached = None if known is None else known.find(job, make_loader(job.scan.storage_options))
-        if cached is not None:
+        if known is not None and cached is not None:
             self._members[""] = cached
+            self.recipe = known.recipe or self.recipe
             self.survey = lambda: self._scan_for_survey(cached)
             return
         # Imports xarray and pandas, which what is cached does not need.
@@ -242,8 +243,9 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             combined = combine(self.urls, places, job, self.recipe, run, combine_found=combine_found)
         if known is not None and not combined.survey.left_out:
-            known.keep(combined.member)
+            known.keep(combined.member, self.recipe if combined.placed is None else combined.placed)
         self._members[""] = combined.member
+        self.recipe = combined.placed or self.recipe
         self.survey = combined.survey
         self.only_groups = combined.files.only_groups()
 
@@ -278,7 +280,7 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             found = scan_member(self.location, job, from_server=self._scan_by_server(job))
         if known is not None:
-            known.keep(found)
+            known.keep(found, self.recipe)
         return found if job.finish is None else job.finish(found)
 
     def _scan_by_server(self, job: Job) -> VirtualGroup | None:
@@ -452,6 +454,8 @@ class Archive:
             return maintenance.saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
         if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
             return self.recipe
+        if self.recipe.placed is not None:
+            return self.recipe
         return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
 
     def append(
@@ -459,6 +463,7 @@ class Archive:
         urls: Any,
         dim: str = "time",
         *,
+        overlap: Literal["error", "first", "last", "newest"] | None = None,
         relative: bool = False,
         errors: str = "raise",
         progress: Callable[[int, int], None] | None = None,
@@ -473,6 +478,9 @@ class Archive:
             (`combine="nested"`), a plain list is one row or column of it; nested lists are several.
         dim
             The dimension that grows.
+        overlap
+            Which file gives a label that several have: see `insitu.open_mfdataset`. By default the
+            rule that the archive was opened with; another one counts from now on.
         relative
             Whether the URLs of the files are written relative to the archive; they are in any case
             if those that it has are.
@@ -485,6 +493,8 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
+        if overlap is not None or maintenance.is_placed(target, options):
+            return self._append_placed(given, dim, overlap, relative, errors, progress, parallel)
         new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return maintenance.empty_append_report(target, dim, skipped)
@@ -506,6 +516,32 @@ class Archive:
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
 
+    def _append_placed(
+        self, given: Any, dim: str, overlap: Any, relative: bool, errors: str, progress: Any, parallel: Any
+    ) -> AppendReport:
+        """Append files, each label of which comes from one of all that have it."""
+        from insitu.combining.scan_many import scan_many
+
+        target, options = self._saved_location(), self.job.scan.storage_options
+        left_out: dict[str, str] = {}
+
+        def scan(urls: Sequence[str], recipe: Recipe) -> Sequence[Member]:
+            job = maintenance.job_of(recipe, options)
+            job = replace(job, scan=replace(job.scan, errors=errors))
+            found = scan_many(urls, job, parallel=parallel, progress=progress)
+            failures = [item for item in found if not isinstance(item, Member)]
+            left_out.update((item.url, item.reason) for item in failures)
+            for item in failures:
+                job.warn(f"left out: {item.url}: {item.reason}")
+            return [item for item in found if isinstance(item, Member)]
+
+        urls = [str(url) for _, url in iter_positions(given)]
+        done = maintenance.append_placed(
+            target, urls, dim, scan, overlap=overlap, relative=relative, storage_options=options
+        )
+        self._forget()
+        return replace(done, left_out=left_out)
+
     def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
         """Take files out of the saved archive; return their URLs.
 
@@ -518,6 +554,13 @@ class Archive:
         """
         target, options = self._saved_location(), self.job.scan.storage_options
         new = None
+        if maintenance.is_placed(target, options):
+            others = (
+                [] if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
+            )
+            done = maintenance.drop_placed(target, urls, others, storage_options=options)
+            self._forget()
+            return done
         if replacement is not None:
             recipe = maintenance.saved_recipe(target, options) or Recipe()
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))

@@ -28,6 +28,7 @@ from insitu.combining.file_names import labels_from_names
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
+from insitu.combining.placed_files import PlacedFiles
 from insitu.combining.portion import Portion, ScannedFiles
 from insitu.combining.scan_journal import Journal, journal_of_files
 from insitu.combining.scan_many import scan_many, thread_count
@@ -63,6 +64,8 @@ class CombinedFiles:
     member: Member
     survey: Survey
     files: FilesTable
+    placed: Recipe | None = None
+    """The recipe, with the place of each file; None if files were not placed by their labels."""
 
 
 def combine(
@@ -129,10 +132,12 @@ def _combine_scanned(
         member = combine_found(scanned.found, places, urls)
     else:
         load = make_loader(job.scan.storage_options)
-        member = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
+        member, recipe = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
+    placed = None if recipe.placed is None else recipe
     if isinstance(scanned, Portion):
-        return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files)
-    return CombinedFiles(member, replace(scanned.survey, tiles=Survey.count_tiles(member)), scanned.files)
+        return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files, placed)
+    survey = replace(scanned.survey, tiles=Survey.count_tiles(member))
+    return CombinedFiles(member, survey, scanned.files, placed)
 
 
 def combine_portion(
@@ -142,8 +147,8 @@ def combine_portion(
     recipe: Recipe,
     load: Load,
     errors: str,
-) -> Member:
-    """Return what files make together: see `Recipe.combine_found`."""
+) -> tuple[Member, Recipe]:
+    """Return what files make together, and the recipe with their places: see `Recipe.combine_found`."""
     files = scanned.files
     rules, dims = recipe.rules(load), recipe.concat_dims()
     report_failures(files.failures.values(), len(files), errors)
@@ -154,7 +159,9 @@ def combine_portion(
 
     arrangement = _arrange(files, places, urls, recipe, dims, find)
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
-    return join_files(arrangement, scanned.pieces(lines), rules)
+    member = join_files(arrangement, scanned.pieces(lines), rules)
+    found = PlacedFiles.of(arrangement, files, member, recipe.options.combine)
+    return member, recipe if found is None else replace(recipe, files=found[0], placed=found[1])
 
 
 def _arrange(

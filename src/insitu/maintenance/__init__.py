@@ -12,6 +12,7 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
+    from insitu.maintenance.change_placed import append_placed, drop_placed, is_placed, job_of
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
     from insitu.maintenance.dropping import drop
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "append_member",
+    "append_placed",
     "append_tree",
     "check",
     "compact",
     "convert",
     "drop",
+    "drop_placed",
     "empty_append_report",
+    "is_placed",
+    "job_of",
     "known_files",
     "refresh",
     "rename_sources",
@@ -39,12 +44,16 @@ __getattr__ = lazy_attributes(
     __name__,
     {
         "append_member": "insitu.maintenance.append_files",
+        "append_placed": "insitu.maintenance.change_placed",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
         "compact": "insitu.maintenance.compacting",
         "convert": "insitu.maintenance.saving",
         "drop": "insitu.maintenance.dropping",
+        "drop_placed": "insitu.maintenance.change_placed",
         "empty_append_report": "insitu.maintenance.append_files",
+        "is_placed": "insitu.maintenance.change_placed",
+        "job_of": "insitu.maintenance.change_placed",
         "known_files": "insitu.maintenance.append_files",
         "refresh": "insitu.maintenance.refreshing",
         "rename_sources": "insitu.maintenance.saving",

@@ -15,7 +15,7 @@ from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import make_loader
 
-__all__ = ["drop"]
+__all__ = ["drop", "find_source"]
 
 
 def drop(
@@ -56,7 +56,7 @@ def drop(
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
         layout = FileLayout.of(opened.tree)
-        chosen = tuple(_find_source(layout.spans, url, target) for url in urls)
+        chosen = tuple(find_source(layout.spans, url, target) for url in urls)
         dim = layout.joined_dim()
         if dim is None:
             raise UnsupportedError(
@@ -77,7 +77,7 @@ def drop(
     raise lost_race_error(target)
 
 
-def _find_source(known: Collection[str], url: str, target: str) -> str:
+def find_source(known: Collection[str], url: str, target: str) -> str:
     """Return the source that a URL, path or relative path names."""
     for name in (url, os.path.abspath(url)):
         if name in known:

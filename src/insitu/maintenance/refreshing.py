@@ -16,6 +16,7 @@ from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.maintenance.change_placed import changed_files, refresh_placed
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
 from insitu.maintenance.rebuild import rebuild
@@ -69,24 +70,32 @@ def refresh(
     tree = open_saved_tree(url, allow_local, storage_options, names) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
     suspects = [*report.stale, *report.by_size_only, *_findings_without_identity(report)]
-    if not suspects:
+    known = update is not None and update.recipe_document is not None
+    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    checked = {finding.source.url for finding in report.findings}  # of what is shadowed wholly nothing is used
+    shadowed = set() if recipe.placed is None else set(recipe.files) - checked
+    shadowed = set(changed_files(recipe, storage_options, among=shadowed)) if shadowed else shadowed
+    if not suspects and not shadowed:
         return report
     for finding in report.stale:
         if finding.status != "changed":
             raise StaleSourceError(
                 finding.reason, url=finding.source.url, hint=f"Bring it back, or take it out: insitu drop {url} FILE"
             )
-    changed = {finding.source.url for finding in suspects}
-    known = update is not None and update.recipe_document is not None
-    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    changed = {finding.source.url for finding in suspects} | shadowed
     if recipe.unknown is not None:
         raise StaleSourceError(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
     try:
-        fresh = {}
+        fresh: dict[str, Member] = {}
+        document = None
         for path, member in scan_tree(url, job):
+            if not path and recipe.placed is not None:
+                done = refresh_placed(member, recipe, changed, storage_options, url)
+                fresh[path], document = done.member, done.recipe.to_document()
+                continue
             fresh[path] = _rescan_group(member, path, changed, recipe, job)
             if not known and fresh[path] is not member:
                 fresh[path] = _keep_saved_variables(fresh[path], member, changed)
@@ -100,7 +109,7 @@ def refresh(
             url=next(iter(changed)) if len(changed) == 1 else url,
             hint=COMBINE_ANEW,
         ) from problem
-    if update is not None and not update.replace(renewed):
+    if update is not None and not update.replace(renewed, recipe=document):
         raise SourceError(
             "another writer changed the store at the same time; nothing was refreshed", url=url, hint="Try again"
         )

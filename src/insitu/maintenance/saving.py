@@ -62,7 +62,7 @@ def _recipe_document(recipe: Recipe | None, tree: VirtualGroup) -> dict[str, Any
     """
     if recipe is None:
         return None
-    if recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
+    if recipe.placed is None and recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
         recipe = replace(recipe, files=())
     return recipe.to_document()
 
