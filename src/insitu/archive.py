@@ -29,7 +29,7 @@ from insitu.combining.file_names import (
     resolve_references,
 )
 from insitu.combining.recipe import Recipe
-from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
+from insitu.errors import GroupError, InsituError, UnsupportedError, VariableError, error_context
 from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
 from insitu.model import VirtualArray, VirtualGroup
@@ -37,6 +37,8 @@ from insitu.model.description import Row, count_text, describe_html, describe_te
 from insitu.model.group import hint_for_names, nest_groups
 from insitu.open_options import OpenOptions, RunOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
+from insitu.scanning.file_labels import label_rules
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
@@ -91,6 +93,8 @@ class Archive:
     """Cache of decoded chunks, for later reads."""
     in_memory: tuple[Any, ...] = field(default=(), repr=False)
     """Sources in memory: they are found by name only while something refers to them."""
+    group_surveys: Mapping[str, Survey] | Callable[[], Mapping[str, Survey]] = field(default_factory=dict, repr=False)
+    """The same of each group, where files were combined with all their groups."""
     only_groups: Member | None = field(default=None, repr=False)
     """The first of many files that has variables in its groups only, without its contents."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
@@ -125,7 +129,7 @@ class Archive:
         except (InsituError, OSError) as problem:
             return title, [], [f"it cannot be read: {problem}", *notes], {}
         rows = [variable_row(name, found.dims, found.data) for name, found in member.variables.items()]
-        groups = [f"{name}/" for name in member.groups]
+        groups = [f"{name}/" for name in (member.groups or member.below)]
         notes = [*([f"groups: {', '.join(groups[:8])}{' …' * (len(groups) > 8)}"] if groups else []), *notes]
         return title, rows, notes, member.attributes
 
@@ -139,12 +143,15 @@ class Archive:
         many: bool | None = None,
         group: str | None = None,
         variables: str | Sequence[str] | None = None,
+        tree: bool = False,
         format: str | None = None,
         errors: str = "raise",
         combine: str = "by_coords",
         concat_dim: Any = None,
+        forecasts: bool | Mapping[str, str] = False,
         overlap: Literal["error", "first", "last", "newest"] | None = None,
         expect: Any = None,
+        by_group: Mapping[str, Mapping[str, Any]] | None = None,
         parallel: Any = None,
         progress: Any = None,
         resume: bool | Journal | None = None,
@@ -169,16 +176,18 @@ class Archive:
             Whether `urls` are files to combine; by default patterns and lists of several are.
         group, variables, format, errors, cache
             See `insitu.open_dataset`.
+        tree, by_group
+            Whether all groups of many files are combined, and not one: see `insitu.open_mfdatatree`.
         active, active_required, verify, allow_local, storage_options
             See `insitu.open_dataset`.
-        combine, concat_dim, overlap, expect, parallel, progress, resume
+        combine, concat_dim, forecasts, overlap, expect, parallel, progress, resume
             See `insitu.open_mfdataset`. `resume` may be the journal itself, which then stays.
         finish, combine_found
             Called with the member of each file before files are combined; combines the files
             instead of the recipe.
         **more
             xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining
-            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`).
+            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`, `pad`).
         """
         given = OpenOptions.of_call(locals(), more)
         return cls.open_with(urls, given, many=many, finish=finish, combine_found=combine_found)
@@ -198,7 +207,7 @@ class Archive:
         combine = options.combine
         if many is None:
             is_joined = combine.combine != "by_coords" or combine.concat_dim is not None or combine.places_labels
-            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
+            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple))) or bool(combine.forecasts)
         nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))
         if not pairs:
@@ -214,7 +223,7 @@ class Archive:
 
             server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
-            Job(scan, options.decode, finish),
+            Job(scan, options.decode, finish, label_rules(combine.concat_dim), ForecastAxes.of(combine)),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),
@@ -236,6 +245,7 @@ class Archive:
             self._members[""] = cached
             self.recipe = known.recipe or self.recipe
             self.survey = lambda: self._scan_for_survey(cached)
+            self.group_surveys = lambda: self._scan_for_group_surveys(places)
             return
         # Imports xarray and pandas, which what is cached does not need.
         from insitu.combining.combine import combine
@@ -246,7 +256,7 @@ class Archive:
             known.keep(combined.member, self.recipe if combined.placed is None else combined.placed)
         self._members[""] = combined.member
         self.recipe = combined.placed or self.recipe
-        self.survey = combined.survey
+        self.survey, self.group_surveys = combined.survey, combined.surveys
         self.only_groups = combined.files.only_groups()
 
     def _scan_for_survey(self, member: Member) -> Survey:
@@ -256,6 +266,12 @@ class Archive:
 
         return Survey.of(scan_many(self.urls, self.job), member)
 
+    def _scan_for_group_surveys(self, places: Sequence[Any]) -> Mapping[str, Survey]:
+        """Return the surveys of the groups of such files."""
+        from insitu.combining.combine import combine  # not at the top: seldom needed
+
+        return combine(self.urls, places, self.job, self.recipe, RunOptions()).surveys
+
     # -- what it holds
 
     def member(self, path: str = "") -> Member:
@@ -263,13 +279,24 @@ class Archive:
         path = path.strip("/")
         if path not in self._members:
             if self.location is None:
-                raise VariableError(f"no group {path!r}", hint="Combined files have one group: open them with group=")
+                return self._combined_group(path)
             whole = "/".join(part for part in ((self.job.scan.group or "").strip("/"), path) if part)
             job = replace(self.job, scan=replace(self.job.scan, group=whole or None)) if path else self.job
             with self._scanning:
                 if path not in self._members:
                     self._members[path] = self._scan_member(job)
         return self._members[path]
+
+    def _combined_group(self, path: str) -> Member:
+        """Return a group of combined files."""
+        root = self._members[""]
+        if path in root.below:
+            return root.below[path]
+        if path in root.problems:
+            raise GroupError(f"the group {path!r} was left out: {root.problems[path]}")
+        there = ", ".join(root.below) or "none"
+        hint = f"There are: {there}" if self.job.scan.tree else "Files are combined with all their groups by tree=True"
+        raise GroupError(f"no group {path!r}", hint=hint)
 
     def _scan_member(self, job: Job) -> Member:
         known = None
@@ -293,7 +320,7 @@ class Archive:
     def all_members(self, *, remember: bool = False) -> Iterator[tuple[str, Member]]:
         """Yield every group, decoded, with its path; `remember`: see `scan_tree`."""
         if self.location is None:
-            yield "", self.member()
+            yield from self.member().walk()
         else:
             yield from scan_tree(self.location, self.job, remember=remember)
 
@@ -343,7 +370,7 @@ class Archive:
 
     def _paths(self, member: Member) -> list[str]:
         """Return the names in a group, and if it has none the paths in the groups below."""
-        if member.variables or self.location is None:
+        if member.variables:
             return list(member.variables)
         return [f"{group}/{name}" for group, found in self.all_members() for name in found.variables]
 
@@ -493,15 +520,21 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
-        if overlap is not None or maintenance.is_placed(target, options):
+        recipe = maintenance.saved_recipe(target, options) or Recipe()
+        is_collection = recipe.options.combine.forecasts or recipe.options.scan.tree
+        if overlap is not None and is_collection:
+            raise UnsupportedError(
+                "overlap= cannot be given for an append to forecasts or a tree",
+                url=target,
+                hint="Combine the archive anew with it, then save",
+            )
+        if overlap is not None or recipe.placed is not None:
             return self._append_placed(given, dim, overlap, relative, errors, progress, parallel)
         new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return maintenance.empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
             new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
-        recipe = maintenance.saved_recipe(target, options) or Recipe()
-
         try:
             opening = recipe.for_more_files(
                 errors=errors, parallel=parallel, progress=progress, storage_options=options
@@ -509,9 +542,12 @@ class Archive:
             files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
             return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
-        done = maintenance.append_member(
-            files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
-        )
+        if recipe.options.combine.forecasts:
+            done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
+        else:
+            done = maintenance.append_member(
+                files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
+            )
         self._forget()
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)

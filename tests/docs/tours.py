@@ -240,6 +240,16 @@ TOURS = {
         },
         exempt={"insitu serve": "the name of the command of the page"},
     ),
+    "howto/trees.md": Tour(
+        "from pathlib import Path\n"
+        "from fixtures.tree_products import write_cfradial2, write_odim, write_swath_product\n"
+        "for folder in ('swaths', 'volumes', 'odim'): os.makedirs(folder)\n"
+        "for number in range(3):\n"
+        "    write_swath_product(Path(f'swaths/{number}.nc'), number)\n"
+        "    write_cfradial2(Path(f'volumes/{number}.nc'), number)\n"
+        "    write_odim(Path(f'odim/vol_20240101T000{5 * number}.h5'.replace('00010', '0010')), number)",
+        after={"insitu scan…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 12"},
+    ),
     "howto/upgrading.md": Tour(
         "from pathlib import Path\nPath('server.toml').write_text('port = 8080\\n')",
         after={

@@ -71,8 +71,8 @@ def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:
         Parameter(
             name,
             Parameter.POSITIONAL_OR_KEYWORD,
-            default=usual[name] if isinstance(usual[name], str) else None,
-            annotation=Annotated[list[str] | None if about.repeats else str | None, flag_of(name)],
+            default=usual[name] if isinstance(usual[name], (str, bool)) else None,
+            annotation=Annotated[_type_of_flag(usual[name], about.repeats), flag_of(name)],
         )
         for name, about in OPTIONS.items()
         if about.flags and name != "storage_options"
@@ -81,6 +81,10 @@ def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:
     verb.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return verb
+
+
+def _type_of_flag(usual: Any, repeats: bool) -> Any:
+    return bool if isinstance(usual, bool) else list[str] | None if repeats else str | None
 
 
 def check_errors(errors: str) -> None:

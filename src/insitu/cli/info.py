@@ -105,7 +105,8 @@ def _show_files(url: str, group: str | None, as_text: bool, storage: Mapping[str
     member = archive.member()
     found = list_files(tree_from_member(member), member.index, archive.recipe_to_save())
     if as_text:
-        typer.echo(found.to_json(orient="records", date_format="iso", indent=2))
+        rows = json.loads(found.to_json(orient="records", date_format="iso"))
+        typer.echo(json.dumps(rows, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in found.columns:

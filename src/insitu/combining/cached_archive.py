@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.combining.recipe import Recipe
 from insitu.errors import InsituError
 from insitu.model import VirtualGroup
+from insitu.model.group import nest_groups
 from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
@@ -134,7 +135,12 @@ class CachedArchive:
 
             tree = open_store(found.store, allow_local=True).group()
             # It was saved as this job decodes it: what follows takes it as it is.
-            member = member_from_tree(tree, DecodeOptions(), load, url=found.notes["source"])
+            groups = {
+                path: member_from_tree(group, DecodeOptions(), load, url=found.notes["source"])
+                for path, group in tree.walk()
+            }
+            member = groups.pop("")
+            member = replace(member, below=groups, groups=() if groups else member.groups)
         except (InsituError, OSError):  # damaged: the files are scanned again
             return None
         return replace(member, encoding={**member.encoding, **found.notes["encoding"]})
@@ -147,7 +153,7 @@ class CachedArchive:
         placed = {} if recipe.placed is None else {"recipe": recipe.to_document()}
         encoding = {key: value for key, value in member.encoding.items() if isinstance(value, str)}
         try:
-            tree = tree_from_member(member)
+            tree = nest_groups({path: tree_from_member(group) for path, group in member.walk()})
             # The versions of remote objects are those that the scan saw: what it did not take chunks from is unknown.
             scanned = {source.url: source for source in tree.sources}
             self.cache.put(

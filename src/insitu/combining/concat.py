@@ -7,6 +7,7 @@ which dimensions the joined ones get. One pass over the members for each variabl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,9 +104,12 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
             raise CombineError(
                 f"{len(labels)} labels given for {sum(lengths)} elements along the new dimension {dim!r}"
             )
-        result[dim] = Variable((dim,), labels)
+        known = result.get(dim)  # where files name their label by the dimension, what they say of it stays
+        is_label = known is not None and known.dims == (dim,)
+        result[dim] = replace(known, data=labels) if known is not None and is_label else Variable((dim,), labels)
         coords = coords | {dim}
     unindexed = frozenset().union(*(member.unindexed for member in members))
+    unindexed = frozenset(name for name in unindexed if name in result and result[name].dims == (name,))
     return Member(result, coords, attributes, members[0].encoding, None, unindexed)
 
 

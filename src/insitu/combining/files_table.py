@@ -96,6 +96,8 @@ class FilesTable:
     """Single values that were read: the time of a field, the number of a member."""
     failures: Mapping[int, Failure]
     """By the number of the file."""
+    given: Mapping[str, Sequence[Any]]
+    """New dimension: the label that each file gives; None if it could not be opened."""
     size: npt.NDArray[np.int64]
     """Bytes of each file; -1: unknown."""
     modified: npt.NDArray[np.float64]
@@ -136,6 +138,7 @@ class FilesTable:
         numbers: list[int] = []
         labels: dict[str, list[Values | None]] = {}
         scalars: dict[str, list[Values | None]] = {}
+        given: dict[str, list[Any]] = {}
         failures: dict[int, Failure] = {}
         dates: dict[str, list[str | None]] = {}
         sizes, modified = np.full(len(found), -1, np.int64), np.full(len(found), np.nan)
@@ -162,6 +165,8 @@ class FilesTable:
                         _set(labels, name, number, len(found), index)
                 elif not dims and isinstance(data, np.ndarray):
                     _set(scalars, name, number, len(found), data)
+            for dim, label in item.labels.items():
+                _set(given, dim, number, len(found), label)
             facts = (named, item.coords, item.unindexed, item.order, item.groups)
             if facts != last:
                 key = (tuple(named), item.coords, item.unindexed, item.order, item.groups)
@@ -170,7 +175,7 @@ class FilesTable:
         made = [FileKind(tuple((name, VariableKind(*rest)) for name, *rest in named), *more) for named, *more in kinds]
         urls = tuple(item.url if isinstance(item, Failure) else item.source or "" for item in found)
         kind = np.array(numbers, np.int32)
-        return cls(urls, tuple(made), kind, labels, scalars, failures, sizes, modified, dates)
+        return cls(urls, tuple(made), kind, labels, scalars, failures, given, sizes, modified, dates)
 
     @classmethod
     def join(cls, tables: Sequence[FilesTable]) -> FilesTable:
@@ -183,6 +188,7 @@ class FilesTable:
         labels: dict[str, list[Values | None]] = {}
         scalars: dict[str, list[Values | None]] = {}
         failures: dict[int, Failure] = {}
+        given: dict[str, list[Any]] = {}
         dates: dict[str, list[str | None]] = {}
         pool: dict[Any, Values] = {}
         before = 0
@@ -193,13 +199,17 @@ class FilesTable:
                 for name, values in column.items():
                     whole = joined.setdefault(name, [None] * count)
                     whole[before : before + len(values)] = [_share_equal(each, pool) for each in values]
+            for dim, own in table.given.items():
+                given.setdefault(dim, [None] * count)[before : before + len(own)] = own
             for name, texts in table.dates.items():
                 dates.setdefault(name, [None] * count)[before : before + len(texts)] = texts
             failures |= {before + number: failure for number, failure in table.failures.items()}
             before += len(table)
         urls = tuple(url for table in tables for url in table.urls)
         sizes, modified = (np.concatenate([getattr(table, name) for table in tables]) for name in ("size", "modified"))
-        return cls(urls, tuple(kinds), np.concatenate(columns), labels, scalars, failures, sizes, modified, dates)
+        return cls(
+            urls, tuple(kinds), np.concatenate(columns), labels, scalars, failures, given, sizes, modified, dates
+        )
 
 
 def _own_source(member: Member) -> Source | None:
@@ -215,7 +225,7 @@ def _own_source(member: Member) -> Source | None:
     return None
 
 
-def _set(columns: dict[str, list[Values | None]], name: str, number: int, count: int, values: Values) -> None:
+def _set(columns: dict[str, list[Any]], name: str, number: int, count: int, values: Any) -> None:
     column = columns.get(name)
     if column is None:
         column = columns[name] = [None] * count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,13 @@ class Recipe:
         from insitu.combining.combine_rules import CombineRules  # not at the top: one file has no rules
 
         return CombineRules.of(self.options.combine, load)
+
+    def of_group(self, path: str) -> Recipe:
+        """Return how one group of a tree is combined."""
+        combine = self.options.combine.of_group(path)
+        if combine is self.options.combine:
+            return self
+        return replace(self, options=replace(self.options, combine=combine))
 
     def combine_found(
         self,

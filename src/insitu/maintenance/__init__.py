@@ -12,6 +12,7 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
+    from insitu.maintenance.append_forecasts import append_forecasts
     from insitu.maintenance.change_placed import append_placed, drop_placed, is_placed, job_of
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
+    "append_forecasts",
     "append_member",
     "append_placed",
     "append_tree",
@@ -43,6 +45,7 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
+        "append_forecasts": "insitu.maintenance.append_forecasts",
         "append_member": "insitu.maintenance.append_files",
         "append_placed": "insitu.maintenance.change_placed",
         "append_tree": "insitu.maintenance.append_files",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
+    from insitu.xarray_bridge.forecast_views import Forecasts
     from insitu.xarray_bridge.grouped_accessor import Grouped
     from insitu.xarray_bridge.weighted_accessor import Weighted
 
@@ -248,6 +249,64 @@ class InsituAccessor:
                 found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
         return found
 
+    def instance(
+        self, instance: int | str | None = None, *, label: Any = None, dim: str | None = None
+    ) -> xarray.Dataset:
+        """Return one instance of CF's discrete sampling geometries: a station, a profile, a trajectory.
+
+        Of contiguous and indexed ragged arrays only the counts or indices are read; samples stay virtual.
+        Where instances are nested (profiles of stations), this is one of the outer ones with all its
+        inner ones, unless `dim` names the inner dimension. It is chosen before other selections.
+
+        Parameters
+        ----------
+        instance
+            Its number, from 0 (negative: from the last), or a text: its label.
+        label
+            Its label in the variable that has the attribute `cf_role`; numbers may be labels, too.
+        dim
+            The dimension of the instances, if the dataset does not say it, or has several.
+
+        Raises
+        ------
+        SelectionError
+            If there is no such instance, or no telling what the instances are.
+        FormatError
+            If counts or indices contradict the dimensions.
+
+        Examples
+        --------
+        >>> ds.insitu.instance("Halley").temp.plot()  # doctest: +SKIP
+        >>> ds.insitu.instance(0).obs.size  # doctest: +SKIP
+        """
+        from insitu.xarray_bridge.instances import select_instance
+
+        return select_instance(self._dataset, instance, label, dim)
+
+    def expand_gathered(self, dim: str | None = None, *, sizes: Mapping[str, int] | None = None) -> xarray.Dataset:
+        """Return the dataset with what CF's compression by gathering has left out as missing values.
+
+        Variables get the dimensions of the grid that the attribute `compress` of the list variable
+        names. Only that list is read; the rest stays virtual, and can be saved.
+
+        Parameters
+        ----------
+        dim
+            The gathered dimension; all if not given.
+        sizes
+            Lengths of dimensions of the grid that no variable has.
+
+        Raises
+        ------
+        SelectionError
+            If nothing is gathered, or how long a dimension of the grid is is unknown.
+        FormatError
+            If the list names places that the grid does not have, or one twice.
+        """
+        from insitu.xarray_bridge.gathering import expand_gathered
+
+        return expand_gathered(self._dataset, dim, sizes)
+
     def report(self) -> Report:
         """Return a report of how files differ, which were left out, and what did not fuse."""
         if self.survey is None:
@@ -406,6 +465,65 @@ class InsituAccessor:
 
             return quantile(self._dataset, q, dim, skipna=skipna, keep_attrs=keep_attrs)
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
+
+    def best(self, as_of: Any = None) -> xarray.Dataset:
+        """Return for every valid time the newest run of a forecast collection that has it.
+
+        Nothing is read. Of runs that lack some variables at a time (precipitation at lead time 0),
+        those count first that have most.
+
+        Parameters
+        ----------
+        as_of
+            What was known then: runs with later reference times do not count. A date or a text like
+            `"2024-03-01T06"`, as in `ds.sel(time=slice(None, as_of))`.
+
+        Returns
+        -------
+        xarray.Dataset
+            Along `valid_time`, with the reference time and the lead time of each as coordinates.
+
+        Examples
+        --------
+        >>> ds = insitu.open_forecasts("runs/*.grib2")  # doctest: +SKIP
+        >>> ds.insitu.best().t2m.sel(latitude=52, longitude=5).plot()  # doctest: +SKIP
+        """
+        return self._forecasts().best(as_of)
+
+    def constant_lead(self, lead: Any) -> xarray.Dataset:
+        """Return one lead time of every run that has it, along `valid_time`.
+
+        Parameters
+        ----------
+        lead
+            The lead time: hours, or a duration such as `"36h"`.
+        """
+        return self._forecasts().constant_lead(lead)
+
+    def run(self, time: Any = None) -> xarray.Dataset:
+        """Return the lead times of one run that it has, along `valid_time`.
+
+        Parameters
+        ----------
+        time
+            The reference time of the run; the newest if not given.
+        """
+        return self._forecasts().one_run(time)
+
+    def at_valid_time(self, time: Any) -> xarray.Dataset:
+        """Return what every run says of one valid time, along the reference time.
+
+        Parameters
+        ----------
+        time
+            The valid time.
+        """
+        return self._forecasts().at_valid_time(time)
+
+    def _forecasts(self) -> Forecasts:
+        from insitu.xarray_bridge.forecast_views import Forecasts
+
+        return Forecasts.of(self._dataset)
 
     def __repr__(self) -> str:
         return (
