@@ -17,7 +17,7 @@ from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
 
-__all__ = ["combine_again", "rebuild", "with_same_dims"]
+__all__ = ["combine_again", "join_in_order", "rebuild", "with_same_dims"]
 
 
 def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
@@ -67,7 +67,7 @@ def rebuild(
         _check_disjoint(members, dim)
         if recipe.options.combine.combine == "by_coords":
             members = _interleave(members, dim)
-    return _join_in_order(members, dim, recipe, load)
+    return join_in_order(members, dim, recipe, load)
 
 
 def _interleave(members: Sequence[Member], dim: str) -> list[Member]:
@@ -113,7 +113,7 @@ def _interleave(members: Sequence[Member], dim: str) -> list[Member]:
     return parts
 
 
-def _join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
+def join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
     """Return members joined along a dimension, ordered by their labels if the recipe says so."""
     if len(members) == 1:
         return members[0]

@@ -17,13 +17,14 @@ from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
 from insitu.maintenance.change_placed import changed_files, refresh_placed
+from insitu.maintenance.change_trees import combine_anew
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
 from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
-from insitu.open_options import ScanOptions
+from insitu.open_options import CombineOptions, ScanOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
@@ -88,10 +89,13 @@ def refresh(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
+    is_combined_tree = recipe.options.scan.tree and (
+        len(recipe.files) > 1 or (recipe.files and recipe.options.combine != CombineOptions())
+    )
     try:
-        fresh: dict[str, Member] = {}
+        fresh = dict(combine_anew(recipe.files, recipe, storage_options).walk()) if is_combined_tree else {}
         document = None
-        for path, member in scan_tree(url, job):
+        for path, member in () if is_combined_tree else scan_tree(url, job):
             if not path and recipe.placed is not None:
                 done = refresh_placed(member, recipe, changed, storage_options, url)
                 fresh[path], document = done.member, done.recipe.to_document()

@@ -52,7 +52,7 @@ class ReferencesUpdate:
 
         Rows that the store has already are not written again. URLs are written relative to the store
         if those that it has are, or if `relative` is set. `rename` gives the files of the recipe
-        other names, as the sources of the tree have them; `recipe` replaces it.
+        other names, as the sources of the tree have them; `recipe` replaces the recipe.
         """
         if rename is not None:
             recipe = with_other_files(self.recipe_document, rename)

@@ -280,6 +280,8 @@ def open_mfdatatree(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
@@ -312,8 +314,9 @@ def open_mfdatatree(
     ----------
     paths
         As for `open_mfdataset`.
-    combine, concat_dim, compat, data_vars, coords, join, combine_attrs
-        As for `open_mfdataset`, for all groups.
+    combine, concat_dim, overlap, expect, compat, data_vars, coords, join, combine_attrs
+        As for `open_mfdataset`, for all groups. What labels a new dimension may lie in any group:
+        `{"time": "attr:what/date"}`.
     by_group
         Other values of these for some groups: a mapping of paths or patterns to options, as in
         `{"sweep_*": {"combine": "nested", "concat_dim": "time"}}`. `*` stands for any name or a part
