@@ -12,7 +12,7 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-    from insitu.maintenance.change_placed import append_placed, drop_placed, is_placed, job_of
+    from insitu.maintenance.change_placed import append_placed, drop_placed, job_of
     from insitu.maintenance.change_trees import append_groups, drop_from_tree
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from insitu.maintenance.forecast_append import append_forecasts
     from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
-    from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
+    from insitu.maintenance.saving import convert, is_placed, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
     "append_forecasts",
@@ -62,7 +62,7 @@ __getattr__ = lazy_attributes(
         "drop_from_tree": "insitu.maintenance.change_trees",
         "drop_placed": "insitu.maintenance.change_placed",
         "empty_append_report": "insitu.maintenance.append_files",
-        "is_placed": "insitu.maintenance.change_placed",
+        "is_placed": "insitu.maintenance.saving",
         "job_of": "insitu.maintenance.change_placed",
         "keep_last": "insitu.maintenance.last_steps",
         "known_files": "insitu.maintenance.append_files",

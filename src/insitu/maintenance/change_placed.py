@@ -22,15 +22,7 @@ from insitu.sources.threads import gather
 if TYPE_CHECKING:
     from insitu.references import AppendReport
 
-__all__ = ["append_placed", "changed_files", "drop_placed", "is_placed", "job_of", "refresh_placed"]
-
-
-def is_placed(target: str, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Return whether the files of an archive may overlap or leave gaps."""
-    from insitu import references
-
-    document = references.recipe_of(target, storage_options=storage_options)
-    return document is not None and "placed" in document
+__all__ = ["append_placed", "changed_files", "drop_placed", "job_of", "refresh_placed"]
 
 
 def job_of(recipe: Recipe, storage_options: Mapping[str, Any] | None) -> Job:

@@ -16,7 +16,6 @@ from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
-from insitu.maintenance.change_placed import changed_files, refresh_placed
 from insitu.maintenance.change_trees import combine_anew
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
@@ -74,8 +73,11 @@ def refresh(
     known = update is not None and update.recipe_document is not None
     recipe = update.recipe(Recipe) if update is not None else Recipe()
     checked = {finding.source.url for finding in report.findings}  # of what is shadowed wholly nothing is used
-    shadowed = set() if recipe.placed is None else set(recipe.files) - checked
-    shadowed = set(changed_files(recipe, storage_options, among=shadowed)) if shadowed else shadowed
+    shadowed: set[str] = set()
+    if recipe.placed is not None:
+        from insitu.maintenance.change_placed import changed_files  # imports xarray and pandas
+
+        shadowed = set(changed_files(recipe, storage_options, among=set(recipe.files) - checked))
     if not suspects and not shadowed:
         return report
     for finding in report.stale:
@@ -97,6 +99,8 @@ def refresh(
         document = None
         for path, member in () if is_combined_tree else scan_tree(url, job):
             if not path and recipe.placed is not None:
+                from insitu.maintenance.change_placed import refresh_placed
+
                 done = refresh_placed(member, recipe, changed, storage_options, url)
                 fresh[path], document = done.member, done.recipe.to_document()
                 continue
