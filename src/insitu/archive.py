@@ -242,8 +242,9 @@ class Archive:
         if run.parallel is None and not run.resume and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
         cached = None if known is None else known.find(job, make_loader(job.scan.storage_options))
-        if cached is not None:
+        if known is not None and cached is not None:
             self._members[""] = cached
+            self.recipe = known.recipe or self.recipe
             self.survey = lambda: self._scan_for_survey(cached)
             self.group_surveys = lambda: self._scan_for_group_surveys(places)
             return
@@ -253,8 +254,9 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             combined = combine(self.urls, places, job, self.recipe, run, combine_found=combine_found)
         if known is not None and not combined.survey.left_out:
-            known.keep(combined.member)
+            known.keep(combined.member, self.recipe if combined.placed is None else combined.placed)
         self._members[""] = combined.member
+        self.recipe = combined.placed or self.recipe
         self.survey, self.group_surveys = combined.survey, combined.surveys
         self.only_groups = combined.files.only_groups()
 
@@ -306,7 +308,7 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             found = scan_member(self.location, job, from_server=self._scan_by_server(job))
         if known is not None:
-            known.keep(found)
+            known.keep(found, self.recipe)
         return found if job.finish is None else job.finish(found)
 
     def _scan_by_server(self, job: Job) -> VirtualGroup | None:
@@ -532,6 +534,8 @@ class Archive:
         names_files = self.recipe.options.scan.tree or not any(map(can_be_collection, map(str, self.urls)))
         if not names_files or not all(isinstance(url, str) for url in self.urls):
             return self.recipe
+        if self.recipe.placed is not None:
+            return self.recipe
         return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
 
     def append(
@@ -539,6 +543,7 @@ class Archive:
         urls: Any,
         dim: str = "time",
         *,
+        overlap: Literal["error", "first", "last", "newest"] | None = None,
         relative: bool = False,
         errors: str = "raise",
         progress: Callable[[int, int], None] | None = None,
@@ -553,6 +558,9 @@ class Archive:
             (`combine="nested"`), a plain list is one row or column of it; nested lists are several.
         dim
             The dimension that grows.
+        overlap
+            Which file gives a label that several have: see `insitu.open_mfdataset`. By default the
+            rule that the archive was opened with; another one counts from now on.
         relative
             Whether the URLs of the files are written relative to the archive; they are in any case
             if those that it has are.
@@ -565,14 +573,23 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
+        recipe = maintenance.saved_recipe(target, options)
+        if recipe is None:
+            recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
+        is_collection = recipe.options.combine.forecasts or recipe.options.scan.tree
+        if overlap is not None and is_collection:
+            raise UnsupportedError(
+                "overlap= cannot be given for an append to forecasts or a tree",
+                url=target,
+                hint="Combine the archive anew with it, then save",
+            )
+        if overlap is not None or recipe.placed is not None:
+            return self._append_placed(given, dim, overlap, relative, errors, progress, parallel)
         new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return maintenance.empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
             new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
-        recipe = maintenance.saved_recipe(target, options)
-        if recipe is None:
-            recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
         try:
             opening = recipe.for_more_files(
                 errors=errors, parallel=parallel, progress=progress, storage_options=options
@@ -594,6 +611,32 @@ class Archive:
         self._forget()
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
+
+    def _append_placed(
+        self, given: Any, dim: str, overlap: Any, relative: bool, errors: str, progress: Any, parallel: Any
+    ) -> AppendReport:
+        """Append files, each label of which comes from one of all that have it."""
+        from insitu.combining.scan_many import scan_many
+
+        target, options = self._saved_location(), self.job.scan.storage_options
+        left_out: dict[str, str] = {}
+
+        def scan(urls: Sequence[str], recipe: Recipe) -> Sequence[Member]:
+            job = maintenance.job_of(recipe, options)
+            job = replace(job, scan=replace(job.scan, errors=errors))
+            found = scan_many(urls, job, parallel=parallel, progress=progress)
+            failures = [item for item in found if not isinstance(item, Member)]
+            left_out.update((item.url, item.reason) for item in failures)
+            for item in failures:
+                job.warn(f"left out: {item.url}: {item.reason}")
+            return [item for item in found if isinstance(item, Member)]
+
+        urls = [str(url) for _, url in iter_positions(given)]
+        done = maintenance.append_placed(
+            target, urls, dim, scan, overlap=overlap, relative=relative, storage_options=options
+        )
+        self._forget()
+        return replace(done, left_out=left_out)
 
     def drop(
         self, urls: Sequence[str] = (), replacement: Any = None, *, keep_last: Mapping[str, int] | None = None
@@ -623,6 +666,13 @@ class Archive:
             self._forget()
             return done
         new = None
+        if recipe.placed is not None:
+            others = (
+                [] if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
+            )
+            done = maintenance.drop_placed(target, urls, others, storage_options=options)
+            self._forget()
+            return done
         if replacement is not None:
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
             new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()

@@ -207,6 +207,24 @@ TOURS = {
             "insitu scan 'cmip…": "assert insitu.open_dataset('cmip.insitu').identical(ds)",
         },
     ),
+    "howto/overlaps.md": Tour(
+        "for day in pd.date_range('2026-06-01', '2026-06-20', freq='4D'):\n"
+        "    write(f'archive/{day:%Y-%m-%d}.nc', day, days=5)\n"
+        "write('late/x.nc', pd.Timestamp('2026-06-28'), days=2)\n"
+        "write('corrections/x.nc', pd.Timestamp('2026-01-05'), days=3)\n"
+        "write('plain/x.nc', pd.Timestamp('2026-01-01'), days=9)\n"
+        "insitu.open_mfdataset('plain/*.nc').insitu.save('plain.insitu')",
+        filled_in={
+            "insitu scan": "insitu scan 'archive/*.nc' --overlap last",
+            "insitu drop archive.insitu FILE": "insitu drop archive.insitu late/x.nc",
+        },
+        after={
+            'ds = insitu.open_mfdataset("archive/*.nc", overlap="last")': "assert ds.sizes['time'] == 21",
+            "insitu append…": "found = insitu.open_dataset('archive.insitu')\n"
+            "assert found.sizes['time'] == 29 and len(found.insitu.missing['time']) == 6",
+            "insitu drop archive.insitu FILE": "assert insitu.open_dataset('archive.insitu').sizes['time'] == 21",
+        },
+    ),
     "howto/images.md": Tour(
         "from pathlib import Path\n"
         "from fixtures.images import write_image\n"

@@ -251,8 +251,7 @@ def _check_growth(recipe: Recipe, dim: str, target: str) -> None:
 
 
 def check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: Recipe) -> None:
-    """Raise if labels repeat or break the order of the archive, if dimensions differ, or if stored
-    values are packed differently.
+    """Raise if labels repeat, if dimensions differ, or if stored values are packed differently.
 
     Then the archive would not be what opening all its files by its recipe gives.
     """
@@ -285,7 +284,7 @@ def check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: 
                 tree_from_member(new).arrays,
                 dim,
                 target,
-                may_precede=not recipe.grid_dims(),  # else the new files come last, as in a longer list
+                in_any_order=True,  # of labels, or behind the others as in a longer list
             )
     for name, variable in new.variables.items():
         old_variable = saved.variables.get(name)

@@ -9,7 +9,7 @@ import numpy as np
 
 from insitu.combining.file_ranges import FileLayout, select_range
 from insitu.combining.recipe import Recipe
-from insitu.errors import SelectionError
+from insitu.errors import SelectionError, UnsupportedError
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error, read_saved_member
 from insitu.model import VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, ForecastAxes
@@ -44,12 +44,19 @@ def keep_last(
     load = make_loader(storage_options)
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
+        recipe = opened.recipe(Recipe)
+        if recipe.placed is not None:
+            raise UnsupportedError(
+                "steps of an archive whose files may overlap or leave gaps are dropped with their files",
+                url=target,
+                hint=f"Name the files: insitu drop {target} FILE",
+            )
         saved = kept = read_saved_member(opened.tree, load, target)
         for dim, count in counts.items():
             kept = _last_steps(kept, dim, count, target)
         if kept.sizes == saved.sizes:
             return ()
-        axes = ForecastAxes.of(opened.recipe(Recipe).options.combine)
+        axes = ForecastAxes.of(recipe.options.combine)
         if axes is not None:
             kept = _without_empty_labels(kept, axes)
         before, tree = FileLayout.of(opened.tree).spans, tree_from_member(kept, opened.tree.groups)

@@ -15,6 +15,8 @@ import numpy as np
 import xarray
 
 from insitu import maintenance
+from insitu.archive import Archive
+from insitu.errors import UnsupportedError
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
@@ -28,6 +30,8 @@ from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.origin import Origin, recipe_of
 
 if TYPE_CHECKING:
+    import pandas
+
     from insitu.combining.survey import Report, Survey
     from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.lazy_array.explain import Explanation
@@ -81,6 +85,40 @@ class InsituAccessor:
         """The files behind it."""
         every = (stored for _, array in self._lazy() for stored in stored_arrays(array.node))
         return list(dict.fromkeys(source.url for stored in every for source in stored.array.sources))
+
+    @property
+    def files(self) -> pandas.DataFrame:
+        """The files behind it as a table: URL, size, time, range of labels, and how many of these come from
+        other files (`shadowed`).
+
+        Of a dataset that was opened with `overlap=` also those that are shadowed wholly. The
+        attribute `time` of the table says where times are from.
+        """
+        from insitu.combining.file_list import list_files
+
+        indexes = self._dataset.indexes
+
+        def labels(dim: str) -> Any:
+            return indexes[dim].to_numpy() if dim in indexes else None
+
+        recipe = None
+        if self.origin is not None and self.origin.is_unchanged(self._dataset):
+            recipe = self.origin.archive.recipe_to_save()
+        arrays = {}
+        for name, lazy in self._lazy():
+            dims = tuple(map(str, self._dataset.variables[dataset_name(name)].dims))
+            if lazy.is_stored:
+                arrays[name] = _with_dims_and_attributes(lazy.array, dims, {})
+        return list_files(VirtualGroup(arrays), labels, recipe)
+
+    @property
+    def missing(self) -> dict[str, Any]:
+        """The labels along each dimension that were expected (`expect=`), and that no file has."""
+        from insitu.combining.file_list import list_missing
+
+        indexes, origin = self._dataset.indexes, self.origin
+        recipe = None if origin is None or not origin.is_unchanged(self._dataset) else origin.archive.recipe_to_save()
+        return list_missing(lambda dim: indexes[dim].to_numpy() if dim in indexes else None, recipe)
 
     def group(self) -> VirtualGroup:
         """Return the virtual arrays as a group, with names, dimensions and attributes."""
@@ -164,6 +202,16 @@ class InsituAccessor:
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
+        if maintenance.is_placed(fspath(target), options):
+            origin = self.origin
+            if origin is None or not origin.is_unchanged(self._dataset) or origin.archive.job.finish is not None:
+                raise UnsupportedError(
+                    "labels of the archive come from one of several files, and which files this dataset has is unknown",
+                    url=fspath(target),
+                    hint="Give the files: insitu.Archive.open(archive).append(files)",
+                )
+            archive = Archive.open(fspath(target), many=False, storage_options=options)
+            return archive.append(list(origin.archive.urls), dim, **how)
         member = to_member(self._dataset)
         return maintenance.append_member(member, fspath(target), dim, storage_options=options, **how)
 
