@@ -477,6 +477,9 @@ class Archive:
         """
         if is_saved_tree(self.location):
             return maintenance.saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
+        # Forecasts are refreshed and appended to by their sources: names of 166,440 indexes would be most of a store.
+        if self.recipe.options.combine.forecasts:
+            return self.recipe
         if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
             return self.recipe
         return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))

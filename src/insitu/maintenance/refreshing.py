@@ -23,6 +23,8 @@ from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
 from insitu.open_options import ScanOptions
+from insitu.scanning.file_labels import label_rules
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
@@ -134,7 +136,8 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     dim = layout.joined_dim()
     if dim is None or recipe.files or isinstance(recipe.options.combine.concat_dim, Mapping):
         # The files are not simply joined one after another: scan and combine all of them again.
-        urls = list(recipe.files or layout.spans)
+        urls, combine = list(recipe.files or layout.spans), recipe.options.combine
+        job = replace(job, labels=label_rules(combine.concat_dim), forecasts=ForecastAxes.of(combine))
         found = scan_many(urls, job)
         if len(found) > 1:
             whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
