@@ -29,13 +29,13 @@ from insitu.combining.file_names import (
     resolve_references,
 )
 from insitu.combining.recipe import Recipe
-from insitu.errors import GroupError, InsituError, UnsupportedError, VariableError, error_context
+from insitu.errors import CombineError, GroupError, InsituError, UnsupportedError, VariableError, error_context
 from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.group import hint_for_names, nest_groups
-from insitu.open_options import OpenOptions, RunOptions, Verify
+from insitu.open_options import OpenOptions, RunOptions, ScanOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
 from insitu.scanning.file_labels import label_rules
 from insitu.scanning.forecast_axes import ForecastAxes
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from insitu.combining.combine import CombineFound
     from insitu.combining.scan_journal import Journal
     from insitu.combining.survey import Survey
+    from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
@@ -187,7 +188,7 @@ class Archive:
             instead of the recipe.
         **more
             xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining
-            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`).
+            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`, `pad`).
         """
         given = OpenOptions.of_call(locals(), more)
         return cls.open_with(urls, given, many=many, finish=finish, combine_found=combine_found)
@@ -223,7 +224,7 @@ class Archive:
 
             server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
-            Job(scan, options.decode, finish, label_rules(combine.concat_dim), ForecastAxes.of(combine)),
+            Job(scan, options.decode, finish, label_rules(combine), ForecastAxes.of(combine)),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),
@@ -471,6 +472,57 @@ class Archive:
         how.setdefault("storage_options", self.job.scan.storage_options)
         maintenance.save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
 
+    def copy(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        chunks: Chunks = None,
+        variables: str | Sequence[str] | None = None,
+        sel: Mapping[str, Any] | None = None,
+        isel: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        **how: Any,
+    ) -> CopyReport | CopyPlan:
+        """Copy the archive into a native store or file, in chunks of another grid.
+
+        The target appears whole or not at all. An interrupted copy goes on where it was if the same one is started
+        again.
+
+        Parameters
+        ----------
+        target
+            A path or URL that ends in `.zarr`, `.icechunk` or `.nc`.
+        chunks
+            Lengths by dimension (-1: the whole dimension), or what the copy is for: `"series"`, `"maps"`, `"both"`,
+            `"auto"`. None: as in the source.
+        variables
+            Which variables, with their coordinates; by default all.
+        sel, isel
+            What to copy of them, by labels or by position, as for `Dataset.sel` and `Dataset.isel`.
+        dry_run
+            Whether only the plan is returned: passes, bytes, memory, disk, an estimate of the time.
+        **how
+            `shards`, `codec`, `memory`, `zarr_format`, `overwrite`, `append`, `verify`, `repack`, `commit_every`,
+            `engine`, `progress`, `storage_options` (of the target): the fields of `insitu.copying.CopyOptions`.
+
+        Returns
+        -------
+        CopyReport or CopyPlan
+            What was written; with `dry_run` what would be.
+        """
+        from insitu.copying import CopyOptions, run_copy
+
+        names = [variables] if isinstance(variables, str) else variables
+        if sel is not None or isel is not None:
+            dataset = self.dataset()
+            chosen = dataset if names is None else dataset[list(names)]
+            chosen = chosen.sel(dict(sel or {})).isel(dict(isel or {}))
+            found: CopyReport | CopyPlan = chosen.insitu.copy(target, chunks=chunks, dry_run=dry_run, **how)
+            return found
+        context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)
+        options = CopyOptions.of_call(chunks=chunks, **how)
+        return run_copy(self.subtree(names), os.fspath(target), options, context=context, dry_run=dry_run)
+
     def recipe_to_save(self) -> Recipe | None:
         """Return how the files were combined, to be saved; of a saved archive, the recipe that it
         has.
@@ -480,7 +532,8 @@ class Archive:
         # Forecasts are refreshed and appended to by their sources: names of 166,440 indexes would be most of a store.
         if self.recipe.options.combine.forecasts:
             return self.recipe
-        if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
+        names_files = self.recipe.options.scan.tree or not any(map(can_be_collection, map(str, self.urls)))
+        if not names_files or not all(isinstance(url, str) for url in self.urls):
             return self.recipe
         return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
 
@@ -520,8 +573,9 @@ class Archive:
             return maintenance.empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
             new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
-        recipe = maintenance.saved_recipe(target, options) or Recipe()
-
+        recipe = maintenance.saved_recipe(target, options)
+        if recipe is None:
+            recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
         try:
             opening = recipe.for_more_files(
                 errors=errors, parallel=parallel, progress=progress, storage_options=options
@@ -531,6 +585,11 @@ class Archive:
             return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
         if recipe.options.combine.forecasts:
             done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
+        elif recipe.options.scan.tree:
+            names = [absolute_path(url) for url in files.urls if isinstance(url, str)]
+            done = maintenance.append_groups(
+                files.member(), target, dim, files=names, relative=relative, storage_options=options
+            )
         else:
             done = maintenance.append_member(
                 files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
@@ -560,9 +619,14 @@ class Archive:
             gone = maintenance.keep_last(target, keep_last, options)
             self._forget()
             return gone
+        recipe = maintenance.saved_recipe(target, options) or Recipe()
+        if recipe.options.scan.tree and recipe.files:
+            put = () if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
+            done = maintenance.drop_from_tree(target, urls, put, storage_options=options)
+            self._forget()
+            return done
         new = None
         if replacement is not None:
-            recipe = maintenance.saved_recipe(target, options) or Recipe()
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
             new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()
         done = maintenance.drop(target, urls, replacement=new, storage_options=options)
@@ -629,9 +693,17 @@ def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
 
 
 def open_variable(url: Any, path: str, **options: Any) -> tuple[Archive, str]:
-    """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there."""
+    """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there.
+
+    A group of many files that has the labels of groups above it is opened with those.
+    """
     group, _, name = path.strip("/").rpartition("/")
-    return Archive.open(url, group=group or None, variables=[name], **options), name
+    try:
+        return Archive.open(url, group=group or None, variables=[name], **options), name
+    except CombineError:
+        if not group:
+            raise
+        return Archive.open(url, tree=True, **options), path
 
 
 def zarr_store_of(

@@ -284,6 +284,14 @@ class CombineOptions:
             is_saved=True,
         ),
     )
+    pad: bool = field(
+        default=False,
+        metadata=_about(
+            "Pad files with missing values to the longest along dimensions that they are not joined along",
+            flags=("--pad",),
+            is_saved=True,
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.combine not in ("by_coords", "nested"):
@@ -293,6 +301,8 @@ class CombineOptions:
         if self.overlap not in OVERLAPS:
             raise ValueError(f'overlap must be "error", "first", "last", "newest" or None, not {self.overlap!r}')
         object.__setattr__(self, "expect", _plain_spacing(self.expect))
+        if not isinstance(self.pad, bool):
+            raise ValueError(f"pad must be True or False, not {self.pad!r}")
         known = [item.name for item in fields(CombineOptions) if item.name != "by_group"]
         for pattern, given in (self.by_group or {}).items():
             if not isinstance(given, Mapping):

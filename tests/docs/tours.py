@@ -105,6 +105,7 @@ TOURS = {
         "cluster = LocalCluster(n_workers=1, processes=False, protocol='tcp://', scheduler_port=8786, "
         "dashboard_address='127.0.0.1:0')",
     ),
+    "howto/copy.md": Tour("write_months('archive/%Y-%m.nc')\nwrite('a.nc', pd.Timestamp('2026-01-01'))"),
     "howto/event_loops.md": Tour("write_months('s3://bucket/archive/%Y-%m.nc')"),
     "howto/explore.md": Tour(
         "write_months('archive/%Y-%m.nc')",
@@ -206,6 +207,39 @@ TOURS = {
             "insitu scan 'cmip…": "assert insitu.open_dataset('cmip.insitu').identical(ds)",
         },
     ),
+    "howto/images.md": Tour(
+        "from pathlib import Path\n"
+        "from fixtures.images import write_image\n"
+        "for folder in ('scenes', 'tiles'): os.makedirs(folder)\n"
+        "for number, day in enumerate(('20200131', '20200210')):\n"
+        "    write_image(Path(f'scenes/s2_{day}_a.tif'), number, overviews=(2,))\n"
+        "    write_image(Path(f'tiles/{number}.tif'), number, corner=(500000.0 + 350 * number, 10.0))",
+        after={
+            'ds = insitu.open_mfdataset("scenes/*.tif"…': "assert ds.time.dt.day.values.tolist() == [31, 10]",
+            "tree…": "assert dict(coarse.sizes) == {'band': 2, 'y': 20, 'x': 18}",
+            "named…": "assert insitu.open_mfdataset('tiles/*.tif').sizes['x'] == 70\n"
+            "assert ndvi.dims == ('time', 'y', 'x') and bands.insitu.virtual == ['red', 'nir']",
+        },
+    ),
+    "howto/profiles.md": Tour(
+        "from pathlib import Path\n"
+        "from fixtures.ragged import write_gathered, write_stations\n"
+        "for folder in ('profiles', 'swaths'): os.makedirs(folder)\n"
+        "for number in range(1, 4):\n"
+        "    for year in (2025, 2026):\n"
+        "        n = number + year - 2024\n"
+        "        values = {'temp': ('depth', np.arange(n) * 1.5)}\n"
+        "        coords = {'depth': np.arange(n) * 10.0 + number, 'lat': float(n)}\n"
+        "        xr.Dataset(values, coords).to_netcdf(f'profiles/{year}_{number}.nc')\n"
+        "    swath = {'bt': (('line', 'pixel'), np.ones((number, 4)))}\n"
+        "    xr.Dataset(swath).to_netcdf(f'swaths/{number}.nc')\n"
+        "write_stations(Path('stations.nc'), 'contiguous', names=('Halley', 'Rothera', 'Vostok', 'Davis'))\n"
+        "write_gathered(Path('land.nc'))",
+        after={
+            "insitu append…": "assert insitu.open_dataset('profiles.insitu').sizes == {'profile': 6, 'depth': 5}",
+            "ds = insitu.open_dataset…": "assert halley.temp.size == 3",
+        },
+    ),
     "howto/s3.md": Tour(
         "write_months('s3://bucket/era5/%Y/t2m_%m.nc')",
         before={"insitu append…": "write('s3://bucket/era5/2025/t2m_01.nc', pd.Timestamp('2025-01-01'))"},
@@ -238,7 +272,18 @@ TOURS = {
         "    write_swath_product(Path(f'swaths/{number}.nc'), number)\n"
         "    write_cfradial2(Path(f'volumes/{number}.nc'), number)\n"
         "    write_odim(Path(f'odim/vol_20240101T000{5 * number}.h5'.replace('00010', '0010')), number)",
-        after={"insitu scan…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 12"},
+        before={
+            "archive =…": "os.makedirs('volumes/next')\n"
+            "for number in (3, 4): write_cfradial2(Path(f'volumes/next/{number}.nc'), number)"
+        },
+        after={
+            "insitu scan…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 12",
+            "archive =…": "assert insitu.open_datatree('volumes.insitu')['sweep_1'].sizes['time'] == 16",
+        },
+        exempt={
+            "insitu append": "the name of a command",
+            "insitu scan file.nc -o x.insitu": "tests/maintenance/test_change_trees.py lets a store of one file grow",
+        },
     ),
     "howto/upgrading.md": Tour(
         "from pathlib import Path\nPath('server.toml').write_text('port = 8080\\n')",

@@ -110,6 +110,27 @@ class TestProducts:
         assert list(tree["dataset1"].to_dataset(inherit=False).coords) == []
         assert_same(tree, expected)
 
+    def test_labels_from_attributes_of_a_group(self, tmp_path: Path) -> None:
+        files = [write_odim(tmp_path / f"{number}.h5", number, (1,) if number == 1 else (1, 2)) for number in range(3)]
+        tree = insitu.open_mfdatatree(files, concat_dim={"date": "attr:what/date"})
+        assert tree.date.values.astype("M8[D]").astype(str).tolist() == ["2024-01-01", "2024-01-02", "2024-01-03"]
+        for name in ("dataset1/data1/data", "dataset2/data1/data"):
+            with xr.open_dataset(files[2], group=name[:-5], engine="netcdf4") as last:
+                np.testing.assert_array_equal(tree[name].values[2], last["data"])
+        assert np.isnan(tree["dataset2/data1/data"].values[1]).all()
+        with pytest.raises(CombineError, match=r"no attribute 'dates', .*0\.h5.*Do you mean 'date'"):
+            insitu.open_mfdatatree(files, concat_dim={"date": "attr:what/dates"})
+
+    def test_overlaps_and_gaps_by_group(self, tmp_path: Path) -> None:
+        files = [write_swath_product(tmp_path / f"{number}.nc", number, number != 3) for number in (0, 1, 3)]
+        files.append(write_swath_product(tmp_path / "corrected.nc", 1))
+        tree = insitu.open_mfdatatree(files, overlap="last", expect={"time": 1})
+        assert tree["PRODUCT"].time.values.tolist() == [0, 1, 2, 3]
+        fit = tree["PRODUCT/SUPPORT_DATA/DETAILED_RESULTS/fit"].values
+        assert [bool(np.isnan(step).any()) for step in fit] == [False, False, True, True]
+        with xr.open_datatree(files[-1], engine="netcdf4") as corrected:
+            np.testing.assert_array_equal(tree["PRODUCT/methane"].values[1], corrected["PRODUCT/methane"].values[0])
+
     def test_preprocess_is_called_with_a_tree(self, tmp_path: Path) -> None:
         files = [write_odim(tmp_path / f"volume_{number}.h5", number) for number in range(2)]
 

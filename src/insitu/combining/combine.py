@@ -192,6 +192,7 @@ def combine_portion(
         return [item for number in numbers if isinstance(item := found[number], Member)]
 
     arrangement = _arrange(files, places, urls, recipe, dims, find)
+    rules = rules.for_files(arrangement, files)
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
     joined = join_files(arrangement, scanned.pieces(lines), rules)
     axes = ForecastAxes.of(recipe.options.combine)
@@ -225,13 +226,15 @@ def combine_by_coords(members: Sequence[Member], rules: CombineRules) -> Member:
     files = FilesTable.of(members)
     find = lambda numbers: [members[number] for number in numbers]  # noqa: E731
     arrangement = arrange_by_labels(files, files.opened, find, CombineOptions())
-    return join_files(arrangement, dict(enumerate(members)), rules)
+    return join_files(arrangement, dict(enumerate(members)), rules.for_files(arrangement, files))
 
 
 def combine_nested(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules) -> Member:
     """Return a grid of members combined along one dimension for each level of nesting."""
-    arrangement = arrange_by_lists(list(grid), dims, range(len(grid)))
-    return join_files(arrangement, dict(enumerate(grid.values())), rules)
+    arrangement, members = arrange_by_lists(list(grid), dims, range(len(grid))), list(grid.values())
+    if rules.pad:
+        rules = rules.for_files(arrangement, FilesTable.of(members))
+    return join_files(arrangement, dict(enumerate(members)), rules)
 
 
 def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> list[Member | Failure] | None:

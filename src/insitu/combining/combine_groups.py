@@ -53,7 +53,9 @@ class _FileView:
     def group(self, path: str) -> Member | None:
         """Return a group with the labels that it inherits."""
         own = self.groups.get(path)
-        return None if own is None else replace(self.above[path].given_to(own), below={}, groups=())
+        if own is None:
+            return None
+        return replace(self.above[path].given_to(own), below={}, groups=(), labels=self.groups[""].labels)
 
 
 def group_paths(found: Iterable[Member | Failure]) -> list[str]:
@@ -76,7 +78,8 @@ def combine_groups(
     combine_one
         Combines one group.
     errors
-        What happens to a group that cannot be combined: "raise"; "warn" or "skip": it is left out.
+        What happens to a group that cannot be combined: "raise"; "warn" or "skip": it is left out,
+        unless nothing is left then.
 
     Raises
     ------
@@ -86,16 +89,14 @@ def combine_groups(
     views = [_FileView.of(item) if isinstance(item, Member) else item for item in found]
     combined: dict[str, Member] = {}
     surveys: dict[str, Survey] = {}
-    problems: dict[str, str] = {}
+    problems: dict[str, CombineError] = {}
     above = {"": ROOT}
     below: dict[str, Inherited] = {}
 
     def leave_out(path: str, problem: CombineError) -> None:
         if errors == "raise":
             raise problem
-        problems[path] = problem.message
-        if errors == "warn":
-            warnings.warn(f"left out: {problem}", InsituWarning, stacklevel=5)
+        problems[path] = problem
 
     for path in group_paths(found):
         if path:
@@ -117,8 +118,13 @@ def combine_groups(
             made = Member({}, frozenset(), _attributes(path, views, recipe.of_group(path)))
         combined[path] = made
         below[path] = above[path].below(made)
+    if problems and not any(made.variables for made in combined.values()):
+        raise next(iter(problems.values()))
+    if errors == "warn":
+        for reason in problems.values():
+            warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=5)
     root = combined.pop("")
-    return replace(root, below=combined, problems=problems), surveys
+    return replace(root, below=combined, problems={path: one.message for path, one in problems.items()}), surveys
 
 
 def _item_of(path: str, view: _FileView | Failure) -> Member | Failure:
@@ -141,15 +147,15 @@ def _combine_one(
 ) -> Member:
     options = recipe.options.combine
     by_labels = options.combine == "by_coords" and options.concat_dim is None
-    if not any(isinstance(view, _FileView) and _own_variables(view, path) for view in views):
-        only_attributes = Member({}, frozenset(), _attributes(path, views, recipe))
-        try:  # a new dimension may have labels
-            return only_attributes if by_labels else combine_one(path, items, recipe)
-        except CombineError:
-            return only_attributes
-    members = [item for item in items if isinstance(item, Member)]
-    made = combine_one(path, items, recipe)
-    if len(members) < len(items):
+    has_variables = any(isinstance(view, _FileView) and _own_variables(view, path) for view in views)
+    made = Member({}, frozenset(), _attributes(path, views, recipe))
+    try:
+        if has_variables or not by_labels:  # without variables, a new dimension may have labels
+            made = combine_one(path, items, recipe)
+    except CombineError:
+        if has_variables:
+            raise
+    if any(isinstance(item, Failure) for item in items):
         made = _with_places_of_lacking_files(made, items, views, recipe.concat_dims(), above)
     return made
 

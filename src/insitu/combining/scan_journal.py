@@ -42,7 +42,7 @@ MAX_AGE_DAYS = 30
 def scanning_options(options: OpenOptions) -> OpenOptions:
     """Return options without how files are combined; of that only what a scan notes of each file remains."""
     combine = options.combine
-    rules = combine.concat_dim if combine.forecasts else label_rules(combine.concat_dim) or None
+    rules = combine.concat_dim if combine.forecasts else label_rules(combine) or None
     return replace(options, combine=CombineOptions(concat_dim=rules, forecasts=combine.forecasts))
 
 

@@ -12,6 +12,7 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
+    from insitu.maintenance.change_trees import append_groups, drop_from_tree
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
     from insitu.maintenance.dropping import drop
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "append_forecasts",
+    "append_groups",
     "append_member",
     "append_tree",
     "check",
     "compact",
     "convert",
     "drop",
+    "drop_from_tree",
     "empty_append_report",
     "keep_last",
     "known_files",
@@ -43,12 +46,14 @@ __getattr__ = lazy_attributes(
     __name__,
     {
         "append_forecasts": "insitu.maintenance.forecast_append",
+        "append_groups": "insitu.maintenance.change_trees",
         "append_member": "insitu.maintenance.append_files",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
         "compact": "insitu.maintenance.compacting",
         "convert": "insitu.maintenance.saving",
         "drop": "insitu.maintenance.dropping",
+        "drop_from_tree": "insitu.maintenance.change_trees",
         "empty_append_report": "insitu.maintenance.append_files",
         "keep_last": "insitu.maintenance.last_steps",
         "known_files": "insitu.maintenance.append_files",

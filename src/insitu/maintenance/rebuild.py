@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from insitu.combining.failures import drop_failures
 from insitu.combining.file_ranges import Span, select_range
 from insitu.combining.recipe import Recipe
+from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError
+from insitu.scanning.file_labels import label_rules
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Load, Member, Variable
+from insitu.scanning.scan_member import Job, make_loader
 
-__all__ = ["rebuild"]
+__all__ = ["combine_again", "join_in_order", "rebuild"]
+
+
+def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
+    """Return what files make together by the recipe, all of them scanned again."""
+    combine = recipe.options.combine
+    job = replace(job, labels=label_rules(combine), forecasts=ForecastAxes.of(combine))
+    found = scan_many(urls, job)
+    if len(found) == 1 and not recipe.new_dims() and job.forecasts is None:
+        return drop_failures(found, job.scan.errors)[0]
+    places = [(number,) for number in range(len(found))]
+    return recipe.combine_found(found, places, urls, make_loader(job.scan.storage_options), job.scan.errors)
 
 
 def rebuild(
@@ -49,10 +66,10 @@ def rebuild(
     members = [member for _, member in pieces]
     if added:  # an archive that has a label twice from the beginning may still lose files
         _check_disjoint(members, dim)
-    return _join_in_order(members, dim, recipe, load)
+    return join_in_order(members, dim, recipe, load)
 
 
-def _join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
+def join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
     """Return members joined along a dimension, ordered by their labels if the recipe says so."""
     if len(members) == 1:
         return members[0]

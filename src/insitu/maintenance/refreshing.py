@@ -16,15 +16,14 @@ from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.maintenance.change_trees import combine_anew
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
-from insitu.maintenance.rebuild import rebuild
+from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
-from insitu.open_options import ScanOptions
-from insitu.scanning.file_labels import label_rules
-from insitu.scanning.forecast_axes import ForecastAxes
+from insitu.open_options import CombineOptions, ScanOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
@@ -86,9 +85,12 @@ def refresh(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
+    is_combined_tree = recipe.options.scan.tree and (
+        len(recipe.files) > 1 or (recipe.files and recipe.options.combine != CombineOptions())
+    )
     try:
-        fresh = {}
-        for path, member in scan_tree(url, job):
+        fresh = dict(combine_anew(recipe.files, recipe, storage_options).walk()) if is_combined_tree else {}
+        for path, member in () if is_combined_tree else scan_tree(url, job):
             fresh[path] = _rescan_group(member, path, changed, recipe, job)
             if not known and fresh[path] is not member:
                 fresh[path] = _keep_saved_variables(fresh[path], member, changed)
@@ -133,16 +135,11 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     where = "/".join(part for part in ((saved.group or "").strip("/"), path) if part) or None
     variables = saved.variables if not path else None
     job = replace(job, scan=replace(job.scan, group=where, format=saved.format, variables=variables))
-    dim = layout.joined_dim()
-    if dim is None or recipe.files or isinstance(recipe.options.combine.concat_dim, Mapping):
+    combine, dim = recipe.options.combine, layout.joined_dim()
+    if dim is None or recipe.files or combine.pad or isinstance(combine.concat_dim, Mapping):
         # The files are not simply joined one after another: scan and combine all of them again.
-        urls, combine = list(recipe.files or layout.spans), recipe.options.combine
-        job = replace(job, labels=label_rules(combine.concat_dim), forecasts=ForecastAxes.of(combine))
-        found = scan_many(urls, job)
-        if len(found) > 1:
-            whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
-        else:
-            (whole,) = drop_failures(found, job.scan.errors)
+        urls = recipe.files or layout.urls_in_order(layout.joined_dim(padded=combine.pad))
+        whole = combine_again(urls, recipe, job)
     else:
         scanned = drop_failures(scan_many(renewable, job), job.scan.errors)
         added = [(layout.spans[url][dim][0], renewed) for url, renewed in zip(renewable, scanned, strict=True)]

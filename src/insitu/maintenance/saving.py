@@ -58,11 +58,13 @@ def save_tree(
 
 def _recipe_document(recipe: Recipe | None, tree: VirtualGroup) -> dict[str, Any] | None:
     """Return a recipe as JSON holds it. Its files are left out if the sources of the tree name
-    them.
+    them; not of a tree of groups, some of which some files may lack.
     """
     if recipe is None:
         return None
-    if recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
+    if tree.groups and recipe.options.scan.variables is None:
+        recipe = replace(recipe, options=recipe.options.replace(tree=True))
+    elif recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
         recipe = replace(recipe, files=())
     return recipe.to_document()
 

@@ -20,6 +20,8 @@ from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
+from insitu.reading import ReadContext
+from insitu.scanning.member import Variable as MemberVariable
 from insitu.scanning.saved_members import tree_from_member
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
@@ -27,6 +29,7 @@ from insitu.xarray_bridge.origin import Origin, recipe_of
 
 if TYPE_CHECKING:
     from insitu.combining.survey import Report, Survey
+    from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
@@ -164,6 +167,41 @@ class InsituAccessor:
         member = to_member(self._dataset)
         return maintenance.append_member(member, fspath(target), dim, storage_options=options, **how)
 
+    def copy(
+        self, target: str | PathLike[str], *, chunks: Chunks = None, dry_run: bool = False, **how: Any
+    ) -> CopyReport | CopyPlan:
+        """Copy the dataset into a native store or file, in chunks of another grid: what is virtual streams, selected
+        and computed variables too.
+
+        Parameters
+        ----------
+        target, chunks, dry_run, **how
+            See `insitu.Archive.copy`.
+
+        Examples
+        --------
+        >>> ds.sel(time="2020").insitu.copy("2020.zarr", chunks="series")  # doctest: +SKIP
+        """
+        from insitu.copying import CopyOptions, placeholder, run_copy
+
+        formulas = {name: array.node for name, array in self._lazy() if not array.is_stored}
+        member = to_member(self._dataset.drop_vars([dataset_name(name) for name in formulas]))
+        for name, node in formulas.items():
+            variable = self._dataset.variables[dataset_name(name)]
+            dims, attributes = tuple(map(str, variable.dims)), dict(variable.attrs)
+            member.variables[name] = MemberVariable(dims, placeholder(dims, node, attributes), attributes)
+        order = {stored_name(name): member.variables[stored_name(name)] for name in self._dataset.variables}
+        coords = frozenset(stored_name(name) for name in self._dataset.coords)
+        keep_alive = tuple(one for _, array in self._lazy() for one in array.context.keep_alive)
+        return run_copy(
+            tree_from_member(member.with_variables(order, coords)),
+            fspath(target),
+            CopyOptions.of_call(chunks=chunks, **how),
+            formulas=formulas,
+            context=ReadContext(None, self._options(None), keep_alive=keep_alive),
+            dry_run=dry_run,
+        )
+
     def tree(self) -> VirtualGroup:
         """Return the dataset as a group of virtual arrays; values in memory are inline."""
         return tree_from_member(to_member(self._dataset))
@@ -200,6 +238,86 @@ class InsituAccessor:
                 urls = [source.url for source in stored.sources]
                 found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
         return found
+
+    def instance(
+        self, instance: int | str | None = None, *, label: Any = None, dim: str | None = None
+    ) -> xarray.Dataset:
+        """Return one instance of CF's discrete sampling geometries: a station, a profile, a trajectory.
+
+        Of contiguous and indexed ragged arrays only the counts or indices are read; samples stay virtual.
+        Where instances are nested (profiles of stations), this is one of the outer ones with all its
+        inner ones, unless `dim` names the inner dimension. It is chosen before other selections.
+
+        Parameters
+        ----------
+        instance
+            Its number, from 0 (negative: from the last), or a text: its label.
+        label
+            Its label in the variable that has the attribute `cf_role`; numbers may be labels, too.
+        dim
+            The dimension of the instances, if the dataset does not say it, or has several.
+
+        Raises
+        ------
+        SelectionError
+            If there is no such instance, or no telling what the instances are.
+        FormatError
+            If counts or indices contradict the dimensions.
+
+        Examples
+        --------
+        >>> ds.insitu.instance("Halley").temp.plot()  # doctest: +SKIP
+        >>> ds.insitu.instance(0).obs.size  # doctest: +SKIP
+        """
+        from insitu.xarray_bridge.instances import select_instance
+
+        return select_instance(self._dataset, instance, label, dim)
+
+    def expand_gathered(self, dim: str | None = None, *, sizes: Mapping[str, int] | None = None) -> xarray.Dataset:
+        """Return the dataset with what CF's compression by gathering has left out as missing values.
+
+        Variables get the dimensions of the grid that the attribute `compress` of the list variable
+        names. Only that list is read; the rest stays virtual, and can be saved.
+
+        Parameters
+        ----------
+        dim
+            The gathered dimension; all if not given.
+        sizes
+            Lengths of dimensions of the grid that no variable has.
+
+        Raises
+        ------
+        SelectionError
+            If nothing is gathered, or how long a dimension of the grid is is unknown.
+        FormatError
+            If the list names places that the grid does not have, or one twice.
+        """
+        from insitu.xarray_bridge.gathering import expand_gathered
+
+        return expand_gathered(self._dataset, dim, sizes)
+
+    def name_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with the descriptions of its bands as labels: `ds.sel(band="red")`.
+
+        Raises
+        ------
+        SelectionError
+            If bands have no descriptions, or two the same.
+        """
+        from insitu.xarray_bridge.bands import name_bands
+
+        return name_bands(self._dataset)
+
+    def split_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with a variable for each band, virtual as before.
+
+        They are `band_1`, … and have the attributes that rioxarray gives them with `band_as_variable=True`;
+        after `name_bands()` they are called by their names.
+        """
+        from insitu.xarray_bridge.bands import split_bands
+
+        return split_bands(self._dataset)
 
     def report(self) -> Report:
         """Return a report of how files differ, which were left out, and what did not fuse."""

@@ -118,6 +118,7 @@ def open_mfdataset(
     coords: str | Sequence[str] = DEFAULT,
     join: str = DEFAULT,
     combine_attrs: str | Callable[..., Any] = "override",
+    pad: bool = False,
     attrs_file: Any = None,
     preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None = None,
     variables: Sequence[str] | None = None,
@@ -171,6 +172,10 @@ def open_mfdataset(
         label off the grid is an error.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
+    pad
+        Whether files of different lengths are padded with missing values at their end, to the longest,
+        along the dimensions that they are not joined along. Labels and other coordinates that differ
+        between files by that get the dimension that the files are joined along.
     preprocess
         Called with each file's dataset. Structural changes and arithmetic stay virtual. Other
         computed variables are read if they are small; larger ones become Dask arrays. Of what is
@@ -275,6 +280,8 @@ def open_mfdatatree(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
@@ -307,8 +314,9 @@ def open_mfdatatree(
     ----------
     paths
         As for `open_mfdataset`.
-    combine, concat_dim, compat, data_vars, coords, join, combine_attrs
-        As for `open_mfdataset`, for all groups.
+    combine, concat_dim, overlap, expect, compat, data_vars, coords, join, combine_attrs
+        As for `open_mfdataset`, for all groups. What labels a new dimension may lie in any group:
+        `{"time": "attr:what/date"}`.
     by_group
         Other values of these for some groups: a mapping of paths or patterns to options, as in
         `{"sweep_*": {"combine": "nested", "concat_dim": "time"}}`. `*` stands for any name or a part

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from os import PathLike
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import xarray
@@ -17,11 +17,13 @@ from insitu.model import VirtualGroup
 from insitu.model.description import format_bytes
 from insitu.model.group import hint_for_names, nest_groups
 from insitu.xarray_bridge.accessor import InsituAccessor
+from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.origin import Origin
 
 if TYPE_CHECKING:
     from insitu.combining.survey import Report
     from insitu.lazy_array.explain import Explanation
+    from insitu.references import AppendReport
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
 
 __all__ = ["InsituTreeAccessor", "TreeReport"]
@@ -145,10 +147,7 @@ class InsituTreeAccessor:
 
         `insitu.open_datatree(target)` opens them again.
         """
-        options = storage_options
-        if options is None:
-            every = [given for _, group in self._groups() if (given := group._options(None))]
-            options = {key: value for given in every for key, value in given.items()} or None
+        options = self._options(storage_options)
         groups, origins = dict(self._groups()), self._origins
         if groups.keys() == origins.keys() and all(
             origins[path].is_unchanged(groups[path]._dataset) for path in groups
@@ -160,6 +159,29 @@ class InsituTreeAccessor:
         maintenance.save_tree(
             self.tree(), target, format=format, mode=mode, recipe=recipe, storage_options=options, **how
         )
+
+    def append(
+        self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
+    ) -> AppendReport:
+        """Append all groups to a saved tree, along a dimension.
+
+        Groups that are joined along another dimension, by the recipe of the saved tree, grow along
+        that. Otherwise as `ds.insitu.append`.
+        """
+        groups = {path: to_member(group._dataset) for path, group in self._groups()}
+        root = groups.pop("")
+        options = self._options(storage_options)
+        files = [] if self.archive is None else [url for url in self.archive.urls if isinstance(url, str)]
+        return maintenance.append_groups(
+            replace(root, below=groups), fspath(target), dim, files=files, storage_options=options, **how
+        )
+
+    def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return the given options; else those that the arrays of all groups are read with."""
+        if given is not None:
+            return given
+        every = [own for _, group in self._groups() if (own := group._options(None))]
+        return {key: value for own in every for key, value in own.items()} or None
 
     def __repr__(self) -> str:
         return (
