@@ -531,6 +531,9 @@ class Archive:
         """
         if is_saved_tree(self.location):
             return maintenance.saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
+        # Forecasts are refreshed and appended to by their sources: names of 166,440 indexes would be most of a store.
+        if self.recipe.options.combine.forecasts:
+            return self.recipe
         names_files = self.recipe.options.scan.tree or not any(map(can_be_collection, map(str, self.urls)))
         if not names_files or not all(isinstance(url, str) for url in self.urls):
             return self.recipe

@@ -16,6 +16,7 @@ import xarray as xr
 import insitu
 from forecast_files import (
     Field,
+    fields_of,
     indexes_of,
     open_with_cfgrib,
     same_values,
@@ -129,6 +130,18 @@ def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
     with pytest.raises(CombineError, match=r"holds time 2024-02-28T12.*already, from another file"):
         insitu.Archive.open(target).append(other, "time")
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+
+
+def test_a_changed_file_is_refreshed(tmp_path: Path) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in (0, 3, 6) for lead in (0, 3)])
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(indexes_of(paths[:-1], "idx")).insitu.save(target)
+    messages = [field.message(np.full(12, 7.0 + number)) for number, field in enumerate(fields_of(3, 3))]
+    Path(paths[3]).write_bytes(b"".join(messages))
+    insitu.refresh(target)
+    found = insitu.open_dataset(target).load()
+    same_values(found, open_with_cfgrib(paths[:-1]))
+    assert (found.t[1, 1] == 7).all()
 
 
 @pytest.mark.parametrize("overlap", ["last", "first"])

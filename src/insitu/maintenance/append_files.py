@@ -150,6 +150,10 @@ def append_tree(
     return append_member(member, url, dim, relative=relative, storage_options=storage_options)
 
 
+_INDEXES = (".idx", ".index")
+"""Ends of names of indexes of GRIB files, which are never the sources of chunks themselves."""
+
+
 def known_files(
     target: str, urls: Sequence[Any], dim: str, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[str]]:
@@ -177,7 +181,8 @@ def known_files(
     tree = opened.tree
     _check_dim(tree, dim, target)
     arrays = (array for _, array in tree.all_arrays())
-    named = {source.url for source in iter_sources(arrays)}.intersection(map(str, urls))
+    given = {str(url) for url in urls if not str(url).endswith(_INDEXES)}
+    named = given.intersection(source.url for source in iter_sources(arrays)) if given else set()
     # A store also lists files that were dropped, and one saved from a selection holds parts of
     # files.
     groups = [group for _, group in tree.walk()] if named and opened.recipe_document is not None else []
