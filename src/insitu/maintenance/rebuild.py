@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from insitu.combining.failures import drop_failures
@@ -10,6 +11,8 @@ from insitu.combining.file_ranges import Span, select_range
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError
+from insitu.scanning.file_labels import label_rules
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.scan_member import Job, make_loader
 
@@ -18,6 +21,8 @@ __all__ = ["combine_again", "join_in_order", "rebuild"]
 
 def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
     """Return what files make together by the recipe, all of them scanned again."""
+    combine = recipe.options.combine
+    job = replace(job, labels=label_rules(combine), forecasts=ForecastAxes.of(combine))
     found = scan_many(urls, job)
     if len(found) == 1 and not recipe.new_dims():
         return drop_failures(found, job.scan.errors)[0]
