@@ -595,7 +595,9 @@ class Archive:
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
 
-    def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
+    def drop(
+        self, urls: Sequence[str] = (), replacement: Any = None, *, keep_last: Mapping[str, int] | None = None
+    ) -> tuple[str, ...]:
         """Take files out of the saved archive; return their URLs.
 
         Parameters
@@ -604,8 +606,16 @@ class Archive:
             The files, as `check` names them.
         replacement
             Files to put in their place, in the same step: as for `open`.
+        keep_last
+            Instead of files: how many of the last steps are kept along a dimension, `{"time": 30}`.
         """
         target, options = self._saved_location(), self.job.scan.storage_options
+        if keep_last is not None:
+            if urls or replacement is not None:
+                raise TypeError("drop takes files, or keep_last=, not both")
+            gone = maintenance.keep_last(target, keep_last, options)
+            self._forget()
+            return gone
         recipe = maintenance.saved_recipe(target, options) or Recipe()
         if recipe.options.scan.tree and recipe.files:
             put = () if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]

@@ -174,6 +174,14 @@ TOURS = {
             "assert len(saved) == 2, saved"
         },
     ),
+    "howto/forecasts.md": Tour(
+        "from pathlib import Path\n"
+        "from forecast_files import Field, write_grib\n"
+        "for folder, runs in (('runs', (0, 3, 6)), ('new', (9,))):\n"
+        "    for run in runs:\n"
+        "        write_grib(Path(f'{folder}/{run}.grib2'), [Field(run, lead, 'TMP') for lead in (0, 3, 6)])",
+        after={"insitu drop…": "assert insitu.open_dataset('operations.insitu').sizes['time'] == 2"},
+    ),
     "howto/keep.md": Tour(
         "for day in pd.date_range('2026-06-29', '2026-07-05'):\n    write(f'archive/{day:%Y-%m-%d}.nc', day, days=1)",
         filled_in={

@@ -1,7 +1,8 @@
 """Are files of forecasts one dataset, whatever says which run they are of, and is it that of cfgrib and xarray?
 
 Modules: combining/arrange_forecasts.py, combining/scan_alike.py, scanning/forecast_axes.py,
-formats/file_outline.py, formats/grib/index_outline.py
+formats/file_outline.py, formats/grib/index_outline.py, maintenance/forecast_append.py,
+maintenance/last_steps.py
 """
 
 from __future__ import annotations
@@ -118,6 +119,12 @@ def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
         assert sorted(done.added) == sorted(more)
         paths += more
         same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+    with insitu.Archive.open(target).dataset() as ds:
+        newest = ds.isel(time=slice(-2, None)).load()
+    gone = insitu.Archive.open(target).drop(keep_last={"time": 2})
+    assert sorted(gone) == sorted(path for path in paths if "r009" not in path and "r012" not in path)
+    xr.testing.assert_identical(insitu.open_dataset(target).load(), newest)
+    insitu.Archive.open(target).rollback()
     other = write_runs(tmp_path / "other", [(12, 3), (15, 3)])
     with pytest.raises(CombineError, match=r"holds time 2024-02-28T12.*already, from another file"):
         insitu.Archive.open(target).append(other, "time")

@@ -12,11 +12,12 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-    from insitu.maintenance.append_forecasts import append_forecasts
     from insitu.maintenance.change_trees import append_groups, drop_from_tree
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
     from insitu.maintenance.dropping import drop
+    from insitu.maintenance.forecast_append import append_forecasts
+    from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
     from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
 
@@ -31,6 +32,7 @@ __all__ = [
     "drop",
     "drop_from_tree",
     "empty_append_report",
+    "keep_last",
     "known_files",
     "refresh",
     "rename_sources",
@@ -43,7 +45,7 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "append_forecasts": "insitu.maintenance.append_forecasts",
+        "append_forecasts": "insitu.maintenance.forecast_append",
         "append_groups": "insitu.maintenance.change_trees",
         "append_member": "insitu.maintenance.append_files",
         "append_tree": "insitu.maintenance.append_files",
@@ -53,6 +55,7 @@ __getattr__ = lazy_attributes(
         "drop": "insitu.maintenance.dropping",
         "drop_from_tree": "insitu.maintenance.change_trees",
         "empty_append_report": "insitu.maintenance.append_files",
+        "keep_last": "insitu.maintenance.last_steps",
         "known_files": "insitu.maintenance.append_files",
         "refresh": "insitu.maintenance.refreshing",
         "rename_sources": "insitu.maintenance.saving",
