@@ -89,6 +89,18 @@ def test_dates_as_products_write_them(
     np.testing.assert_array_equal(found.time, np.array(days, "M8[ns]"))
 
 
+def test_a_series_by_tags_is_refreshed(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.tif" for number in range(3)]
+    for number, path in enumerate(paths):
+        write_image(path, number, tags={"TIFFTAG_DATETIME": f"2020:01:0{number + 1} 00:00:00"})
+    how: dict[str, Any] = {"concat_dim": {"time": "attr:TIFFTAG_DATETIME"}}
+    store = tmp_path / "series.insitu"
+    insitu.open_mfdataset(paths, **how).insitu.save(store)
+    write_image(paths[1], 7, tags={"TIFFTAG_DATETIME": "2020:01:09 00:00:00"})
+    insitu.refresh(store)
+    xr.testing.assert_identical(insitu.open_dataset(store).load(), insitu.open_mfdataset(paths, **how).load())
+
+
 def test_overviews_of_a_series_are_groups(tmp_path: Path) -> None:
     paths = [tmp_path / f"scene_{day}.tif" for day in DAYS]
     for number, path in enumerate(paths):
