@@ -504,7 +504,7 @@ class Archive:
         dry_run
             Whether only the plan is returned: passes, bytes, memory, disk, an estimate of the time.
         **how
-            `shards`, `codec`, `memory`, `zarr_format`, `overwrite`, `append`, `verify`, `repack`, `commit_every`,
+            `shards`, `codec`, `memory`, `zarr_format`, `overwrite`, `verify`, `repack`, `commit_every`,
             `engine`, `progress`, `storage_options` (of the target): the fields of `insitu.copying.CopyOptions`.
 
         Returns

@@ -22,6 +22,7 @@ import xarray as xr
 import zarr
 
 import insitu
+import insitu.xarray_bridge.accessor  # registers itself
 from copying.conftest import write_year
 from insitu.errors import AccessError, ChecksumError, InsituError, SelectionError, SelectionSizeError, UnsupportedError
 

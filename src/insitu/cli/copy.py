@@ -63,9 +63,6 @@ def copy(
     engine: Annotated[
         str | None, typer.Option("--engine", help="dask: on the cluster of Dask's configuration, or its threads.")
     ] = None,
-    append: Annotated[
-        str | None, typer.Option("--append", metavar="DIM", help="Add what is new along a dimension to the target.")
-    ] = None,
     commit_every: Annotated[
         int | None, typer.Option("--commit-every", help="Steps of the first dimension in each commit of Icechunk.")
     ] = None,
@@ -101,7 +98,6 @@ def copy(
             memory=memory,
             zarr_format=zarr_format,
             engine=engine,
-            append=append,
             commit_every=commit_every,
             repack=repack,
             verify=verify,

@@ -99,6 +99,6 @@ def _of_hdf5(text: str, name: str, level: int, dtype: np.dtype[Any]) -> tuple[Co
             f"codec {text!r}: other readers of NetCDF-4 have no Blosc", hint="Take zlib:4, zstd:3 or none"
         )
     if dtype.hasobject:
-        return ()  # HDF5 keeps texts of varying length in a heap, which no filter sees
+        return (Codec("vlen-utf8"),)  # until they are written: HDF5 keeps them in a heap, which no filter sees
     shuffle = (Codec("shuffle", {"elementsize": dtype.itemsize}),) if dtype.itemsize > 1 else ()
     return (*shuffle, Codec(name, {"level": level}))

@@ -39,8 +39,6 @@ class CopyOptions:
     """2 or 3."""
     overwrite: bool = False
     """Whether an existing target is replaced."""
-    append: str | None = None
-    """The dimension along which the target grows by what is new."""
     verify: bool = False
     """Whether the target is read back and compared with checksums of the values."""
     repack: bool = False

@@ -99,6 +99,7 @@ def plan_copy(
     place = open_target(target, kind, options)
     place.check(tree)
     arrays = make_target_arrays(forms, options, kind)
+    place.check_arrays(arrays)
     return CopyPlan(place, tuple(arrays), groups, options, how)
 
 
@@ -188,7 +189,7 @@ class _Progress:
 def digest_of(plan: CopyPlan) -> bytes:
     """Return a digest of what is copied and how: an interrupted copy goes on only if it is the same."""
     mark = hashlib.sha256()
-    mark.update(json.dumps([plan.target.kind, plan.options.zarr_format, plan.options.append]).encode())
+    mark.update(json.dumps([plan.target.kind, plan.options.zarr_format]).encode())
     for array in plan.arrays:
         form = array.form
         about: list[Any] = [
@@ -198,8 +199,6 @@ def digest_of(plan: CopyPlan) -> bytes:
             form.dtype.str,
             array.chunks,
             array.shards,
-            array.corner,
-            array.whole,
         ]
         about += [[codec.name, dict(codec.configuration)] for codec in array.encoding.codecs]
         about += [array.through is not None, repr(sorted(form.attributes.items(), key=lambda item: item[0]))]

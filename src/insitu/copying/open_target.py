@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from insitu.copying.copy_options import CopyOptions
+from insitu.copying.icechunk_target import IcechunkRepository
+from insitu.copying.netcdf_target import NetCDFFile
 from insitu.copying.targets import Target
 from insitu.copying.zarr_target import ZarrFolder, ZarrPrefix
-from insitu.errors import UnsupportedError
 from insitu.sources.listing import local_path
 
 __all__ = ["open_target"]
@@ -15,4 +16,6 @@ def open_target(url: str, kind: str, options: CopyOptions) -> Target:
     """Return the target of a URL."""
     if kind == "zarr":
         return ZarrFolder(url, options) if local_path(url) is not None else ZarrPrefix(url, options)
-    raise UnsupportedError(f"targets of the kind {kind} cannot be written yet", url=url)
+    if kind == "netcdf":
+        return NetCDFFile(url, options)
+    return IcechunkRepository(url, options)

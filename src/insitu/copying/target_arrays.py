@@ -48,10 +48,8 @@ class TargetArray:
     keys: ChunkKeys
     through: StoredChunks | None = None
     """The stored chunks, if they pass through unchanged."""
-    corner: tuple[int, ...] = ()
-    """Of the end of an array that is appended to: where in the target's grid its first object lies."""
-    whole: tuple[int, ...] = ()
-    """The shape of the array in the target, if that is more than what is written."""
+    order: int = 0
+    """Number of the array in the target and its journal."""
 
     @property
     def path(self) -> str:
@@ -90,8 +88,7 @@ class TargetArray:
 
     def key(self, cell: Sequence[int]) -> str:
         """Return the key of an object."""
-        place = [at + first for at, first in zip(cell, self.corner or (0,) * len(cell), strict=True)]
-        return f"{self.path}/{self.keys.key(place)}"
+        return f"{self.path}/{self.keys.key(cell)}"
 
     def number(self, cell: Sequence[int]) -> int:
         """Return the number of an object in C order of the grid."""
@@ -151,10 +148,12 @@ def make_target_arrays(forms: Sequence[StoredForm], options: CopyOptions, kind: 
         raise UnsupportedError(f"Zarr has no format {options.zarr_format}", hint="Give 2 or 3")
     if options.shards and (kind == "netcdf" or (kind == "zarr" and options.zarr_format == 2)):
         raise UnsupportedError("only Zarr V3 has shards", hint="Leave shards out, or copy to .zarr with zarr_format=3")
+    if options.commit_every is not None and kind != "icechunk":
+        raise UnsupportedError("only Icechunk has commits", hint="Leave commit_every out, or copy to .icechunk")
     if options.memory is not None and options.memory <= 0:
         raise SelectionSizeError(f"a copy cannot be made with {options.memory} bytes of memory", hint="Give e.g. 512MB")
     time = _find_time(forms)
-    return [_make_array(form, options, kind, time) for form in forms]
+    return [replace(_make_array(form, options, kind, time), order=number) for number, form in enumerate(forms)]
 
 
 def _find_time(forms: Sequence[StoredForm]) -> str | None:
@@ -184,7 +183,9 @@ def _make_array(form: StoredForm, options: CopyOptions, kind: str, time: str | N
     keys = ChunkKeys(".") if zarr_format == 2 else ChunkKeys("/", "c")
     room = boxes_memory(options)
     through = None
-    if form.stored is not None and shards is None and kind != "netcdf":
+    if form.stored is not None and shards is None and kind == "netcdf":
+        through = _find_filtered(form, chunks, codecs if is_given else None)
+    elif form.stored is not None and shards is None:
         through = _find_unchanged(form.stored, zarr_format, chunks, codecs if is_given else None, options.codec == KEPT)
     largest = math.prod(shards or chunks) * max(itemsize, read_itemsize(node))
     if largest > room and through is None:
@@ -256,10 +257,28 @@ def _find_unchanged(
     return found
 
 
+def _find_filtered(form: StoredForm, chunks: Sequence[int], codecs: Any) -> StoredChunks | None:
+    """Return the stored chunks of an array, if they can lie in a file of HDF5 as they are."""
+    assert form.stored is not None
+    if form.dtype.hasobject or form.dtype.kind not in "iuf" or not chunks or 0 in form.shape:
+        return None
+    found = _find_unchanged(form.stored, 2, chunks, codecs, True)
+    if found is None or found.array.encoding.order is not None or found.array.unwritten:
+        return None
+    if any(size > length for size, length in zip(chunks, form.shape, strict=True)):
+        return None
+    names = [codec.name for codec in found.array.encoding.codecs]
+    return found if names in _FILTERS else None
+
+
+_FILTERS: tuple[list[str], ...] = ([], ["shuffle"], ["zlib"], ["shuffle", "zlib"], ["zstd"], ["shuffle", "zstd"])
+"""Filters of HDF5 that targets have, in this order."""
+
+
 def zarr_documents(array: TargetArray, zarr_format: int) -> dict[str, dict[str, Any]]:
     """Return the documents of an array whose chunks are encoded by us."""
     form = array.form
-    axes = tuple(Axis.regular(n, size) for n, size in zip(array.whole or form.shape, array.chunks, strict=True))
+    axes = tuple(Axis.regular(n, size) for n, size in zip(form.shape, array.chunks, strict=True))
     tile = Tile(axes, (array.encoding,), Columns.of_unwritten([axis.count for axis in axes]))
     details = replace(form.source.details, chunks=array.chunks)
     shown = VirtualArray.of(tile, dims=form.dims, attributes=form.attributes, details=details)

@@ -65,8 +65,6 @@ def copy_between(
         encoding=encoding,
         passes=Passes(passes.first),
         keys=ChunkKeys("/", "c"),
-        corner=(),
-        whole=(),
         through=None,
     )
     os.makedirs(folder, exist_ok=True)

@@ -18,7 +18,7 @@ from insitu.references.directory_swap import replace_directory
 from insitu.references.file_systems import check_names
 from insitu.zarr_metadata.to_documents import to_json_attributes
 
-__all__ = ["ROOT_DOCUMENTS", "ZarrFolder", "ZarrPrefix", "zarr_target_documents"]
+__all__ = ["ROOT_DOCUMENTS", "ZarrFolder", "ZarrPrefix", "check_zarr_names", "zarr_target_documents"]
 
 ROOT_DOCUMENTS = {2: (".zgroup", ".zmetadata"), 3: ("zarr.json",)}
 """What makes a folder a Zarr group: written last."""
@@ -50,6 +50,16 @@ def zarr_target_documents(
     return {key: json.dumps(documents[key], indent=1).encode() for key in order}
 
 
+def check_zarr_names(names: Sequence[str], url: str) -> None:
+    """Raise an error if Zarr cannot have an array of a name."""
+    for name in names:
+        parts = name.split("/")
+        if any(part in ("", ".", "..") or part.startswith("__") or part in _RESERVED for part in parts):
+            raise UnsupportedError(
+                f"Zarr cannot have an array of the name {name!r}", url=url, variable=name, hint="Rename it"
+            )
+
+
 class _Zarr(Target):
     """What targets of Zarr have in common."""
 
@@ -58,12 +68,7 @@ class _Zarr(Target):
 
     def check_forms(self, names: Sequence[str]) -> None:
         """Raise an error if Zarr cannot have an array of a name."""
-        for name in names:
-            parts = name.split("/")
-            if any(part in ("", ".", "..") or part.startswith("__") or part in _RESERVED for part in parts):
-                raise UnsupportedError(
-                    f"Zarr cannot have an array of the name {name!r}", url=self.url, variable=name, hint="Rename it"
-                )
+        check_zarr_names(names, self.url)
 
     def complete(
         self, arrays: Sequence[TargetArray], groups: Mapping[str, Mapping[str, Any]], journal: Journal
