@@ -202,7 +202,9 @@ TOURS = {
     "howto/many_files.md": Tour(
         "write_months('archive/tas_%Y-%m.nc')\n"
         "for model in 'AB':\n"
-        "    for member in '12': write(f'cmip/tas_Amon_{model}_historical_r{member}i1p1.nc', MONTHS[0])",
+        "    for member in '12':\n"
+        "        write(f'cmip/tas_Amon_{model}_historical_r{member}i1p1.nc', MONTHS[0],\n"
+        "              attributes={'source_id': model}, scalars={'realization': int(member)})",
         after={
             "insitu scan 'cmip…": "assert insitu.open_dataset('cmip.insitu').identical(ds)",
         },
