@@ -61,7 +61,9 @@ def write(
     }
     variables = {name: (dims, values, {"units": "K"}) for name in names}
     encoding = {name: {"chunksizes": (1, 6, 16), "zlib": True} for name in names}
-    xr.Dataset(variables, labels, attributes).to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    xr.Dataset(variables, {**(scalars or {}), **labels}, attributes).to_netcdf(
+        path, engine="h5netcdf", encoding=encoding
+    )
 
 
 def write_months(path: str) -> None:

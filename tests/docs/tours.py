@@ -206,7 +206,8 @@ TOURS = {
         "        write(f'cmip/tas_Amon_{model}_historical_r{member}i1p1.nc', MONTHS[0],\n"
         "              attributes={'source_id': model}, scalars={'realization': int(member)})",
         after={
-            "insitu scan 'cmip…": "assert insitu.open_dataset('cmip.insitu').identical(ds)",
+            "insitu scan 'cmip/*.nc' --concat-dim 'model…": "assert insitu.open_dataset('cmip.insitu').identical(ds)",
+            "insitu scan 'cmip/*.nc' --concat-dim model…": "assert insitu.open_dataset('models.insitu').identical(ds)",
         },
     ),
     "howto/overlaps.md": Tour(
