@@ -271,6 +271,22 @@ class TestStandardNames:
 
 
 class TestBadInput:
+    def test_the_hint_of_fields_is_a_call_that_joins_them(self, tmp_path: Path) -> None:
+        paths = [write_grib(tmp_path / f"{run}_{lead}.grib2", [Field(run, lead, "TMP")])
+                 for run in (0, 3) for lead in (3, 6)]  # fmt: skip
+        with pytest.raises(CombineError, match=r"'time' and 'step'.*open_mfdataset\(paths, forecasts=True\)"):
+            insitu.open_mfdataset(paths)
+        same_values(insitu.open_mfdataset(paths, forecasts=True).load(), open_with_cfgrib(paths))
+
+    def test_files_of_several_groups(self, tmp_path: Path) -> None:
+        for run in (0, 3):
+            data = xr.Dataset({"t": ("x", [1.0, run])}, {"time": np.datetime64("2024-01-01", "ns"), "step": 0})
+            data.time.attrs["standard_name"] = "forecast_reference_time"
+            data.step.attrs |= {"standard_name": "forecast_period", "units": "hours"}
+            data.assign_coords(step=run).to_netcdf(tmp_path / f"{run}.nc", group="low")
+        with pytest.raises(CombineError, match="group='low'"):
+            insitu.open_forecasts(str(tmp_path / "*.nc"))
+
     def test_the_same_run_and_lead_twice(self, tmp_path: Path) -> None:
         paths = write_runs(tmp_path, [(run, lead) for run in range(4) for lead in (0, 3)])
         other = write_grib(tmp_path / "again.grib2", [Field(2, 3, name, 1)._replace(member=None) for name in ("TMP",)])

@@ -50,6 +50,9 @@ def _by_single_values(members: Sequence[Member]) -> tuple[str, str] | None:
         if len(chosen) == 2:
             one, other = chosen
             difference = f"they differ in the single values {one!r} and {other!r}"
+            roles = {members[0].variables[name].attributes.get("standard_name") for name in chosen}
+            if roles == {"forecast_reference_time", "forecast_period"}:
+                return difference, "forecasts=True"
             return difference, f'preprocess=lambda ds: ds.expand_dims(["{one}", "{other}"])'
         (name,) = chosen
         shown = _format_values([member.variables[name].data[()] for member in members[: SHOWN_VALUES + 1]])

@@ -91,6 +91,12 @@ class ForecastAxes:
         CombineError
             If the file does not say which run or lead time it is about.
         """
+        if not member.variables and member.groups:
+            raise CombineError(
+                "the file has its variables in groups",
+                url=member.source,
+                hint=f"Open the files with one of them: {', '.join(f'group={name!r}' for name in member.groups[:6])}",
+            )
         given = {**member.labels, **self._labels_of_name(member.source or "")}
         further = {dim: np.array([given[dim]]) for dim in given if dim not in _STANDARD_NAMES}
         return self._with_labels(member, given, further, load)
