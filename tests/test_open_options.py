@@ -23,6 +23,7 @@ USUAL = OpenOptions().values()
 FUNCTIONS: dict[Callable[..., Any], set[str]] = {
     insitu.open_dataset: {"url", "decode"},
     insitu.open_mfdataset: {"paths", "decode"},
+    insitu.open_mfdatatree: {"paths", "decode"},
     open_groups: {"url", "how"},
     insitu.scan: {"url", "decode"},
     insitu.Archive.open: {"urls", "many", "finish", "combine_found", "more"},
@@ -46,8 +47,9 @@ def test_functions_take_options_with_their_defaults(function: Callable[..., Any]
 
 
 def test_every_option_is_taken() -> None:
-    """By a parameter of `open_dataset` or `open_mfdataset`, or among the further keywords that they name."""
-    parameters = {*_options_of(insitu.open_dataset), *_options_of(insitu.open_mfdataset)}
+    """By a parameter of a function that opens, or among the further keywords that they name."""
+    opening = (insitu.open_dataset, insitu.open_mfdataset, insitu.open_mfdatatree, insitu.Archive.open)
+    parameters = {name for function in opening for name in _options_of(function)}
     further = (inspect.getdoc(insitu.open_dataset) or "").partition("**decode")[2].partition("Returns\n")[0]
     assert set(OPTIONS) - parameters == set(re.findall(r"`(\w+)`", further)) & {*OPTIONS}
     assert set(DecodeOptions.__slots__) | {*FURTHER} - {"auto_complex"} <= set(re.findall(r"`(\w+)`", further))
@@ -101,6 +103,18 @@ class TestCalls:
         with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
             OpenOptions.of(**wrong)
 
+    def test_options_of_groups(self) -> None:
+        options = CombineOptions(join="inner", by_group={"a/**": {"join": "left"}, "/a/b": {"compat": "equals"}})
+        joins = {path: options.of_group(path).join for path in ("", "a", "a/b", "b")}
+        assert joins == {"": "inner", "a": "left", "a/b": "left", "b": "inner"}
+        assert options.of_group("a/b") == CombineOptions(join="left", compat="equals")
+        with pytest.raises(TypeError, match="'joins': did you mean 'join'"):
+            CombineOptions(by_group={"a": {"joins": "inner"}})
+        with pytest.raises(TypeError, match="must be a mapping"):
+            CombineOptions(by_group={"a": "inner"})  # type: ignore[dict-item]
+        with pytest.raises(ValueError, match="combine"):
+            CombineOptions(by_group={"a": {"combine": "any"}})
+
     def test_one_keyword_of_decoding_beside_decode_cf(self) -> None:
         decode = OpenOptions.of(decode_cf=False, mask_and_scale=True, decode_times=None).decode
         assert decode == DecodeOptions(
@@ -124,6 +138,7 @@ class TestRecipes:
             {"combine": "nested", "concat_dim": ["run", "time"], "data_vars": "minimal", "combine_attrs": "drop"},
             {"group": "a/b", "variables": ("tas", "pr"), "format": "hdf5", "concat_dim": {"run": r"(r\d)"}},
             {"decode_cf": False},
+            {"tree": True, "by_group": {"a/*": {"combine": "nested", "concat_dim": None}}},
             {"decode_times": False, "mask_and_scale": {"tas": False}, "drop_variables": ["b", "a"]},
         ],
         ids=str,

@@ -29,14 +29,16 @@ from insitu.combining.file_names import (
     resolve_references,
 )
 from insitu.combining.recipe import Recipe
-from insitu.errors import InsituError, UnsupportedError, VariableError, error_context
+from insitu.errors import CombineError, GroupError, InsituError, UnsupportedError, VariableError, error_context
 from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.group import hint_for_names, nest_groups
-from insitu.open_options import OpenOptions, RunOptions, Verify
+from insitu.open_options import OpenOptions, RunOptions, ScanOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
+from insitu.scanning.file_labels import label_rules
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
@@ -92,6 +94,8 @@ class Archive:
     """Cache of decoded chunks, for later reads."""
     in_memory: tuple[Any, ...] = field(default=(), repr=False)
     """Sources in memory: they are found by name only while something refers to them."""
+    group_surveys: Mapping[str, Survey] | Callable[[], Mapping[str, Survey]] = field(default_factory=dict, repr=False)
+    """The same of each group, where files were combined with all their groups."""
     only_groups: Member | None = field(default=None, repr=False)
     """The first of many files that has variables in its groups only, without its contents."""
     _members: dict[str, Member] = field(default_factory=dict, repr=False)
@@ -126,7 +130,7 @@ class Archive:
         except (InsituError, OSError) as problem:
             return title, [], [f"it cannot be read: {problem}", *notes], {}
         rows = [variable_row(name, found.dims, found.data) for name, found in member.variables.items()]
-        groups = [f"{name}/" for name in member.groups]
+        groups = [f"{name}/" for name in (member.groups or member.below)]
         notes = [*([f"groups: {', '.join(groups[:8])}{' …' * (len(groups) > 8)}"] if groups else []), *notes]
         return title, rows, notes, member.attributes
 
@@ -140,10 +144,15 @@ class Archive:
         many: bool | None = None,
         group: str | None = None,
         variables: str | Sequence[str] | None = None,
+        tree: bool = False,
         format: str | None = None,
         errors: str = "raise",
         combine: str = "by_coords",
         concat_dim: Any = None,
+        forecasts: bool | Mapping[str, str] = False,
+        overlap: Literal["error", "first", "last", "newest"] | None = None,
+        expect: Any = None,
+        by_group: Mapping[str, Mapping[str, Any]] | None = None,
         parallel: Any = None,
         progress: Any = None,
         resume: bool | Journal | None = None,
@@ -168,16 +177,18 @@ class Archive:
             Whether `urls` are files to combine; by default patterns and lists of several are.
         group, variables, format, errors, cache
             See `insitu.open_dataset`.
+        tree, by_group
+            Whether all groups of many files are combined, and not one: see `insitu.open_mfdatatree`.
         active, active_required, verify, allow_local, storage_options
             See `insitu.open_dataset`.
-        combine, concat_dim, parallel, progress, resume
+        combine, concat_dim, forecasts, overlap, expect, parallel, progress, resume
             See `insitu.open_mfdataset`. `resume` may be the journal itself, which then stays.
         finish, combine_found
             Called with the member of each file before files are combined; combines the files
             instead of the recipe.
         **more
             xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining
-            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`).
+            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`, `pad`).
         """
         given = OpenOptions.of_call(locals(), more)
         return cls.open_with(urls, given, many=many, finish=finish, combine_found=combine_found)
@@ -196,8 +207,8 @@ class Archive:
         urls, storage_options = resolve_references(urls, options.scan.storage_options)
         combine = options.combine
         if many is None:
-            is_joined = combine.combine != "by_coords" or combine.concat_dim is not None
-            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
+            is_joined = combine.combine != "by_coords" or combine.concat_dim is not None or combine.places_labels
+            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple))) or bool(combine.forecasts)
         nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))
         if not pairs:
@@ -213,7 +224,7 @@ class Archive:
 
             server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
-            Job(scan, options.decode, finish),
+            Job(scan, options.decode, finish, label_rules(combine), ForecastAxes.of(combine)),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),
@@ -231,9 +242,11 @@ class Archive:
         if run.parallel is None and not run.resume and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
         cached = None if known is None else known.find(job, make_loader(job.scan.storage_options))
-        if cached is not None:
+        if known is not None and cached is not None:
             self._members[""] = cached
+            self.recipe = known.recipe or self.recipe
             self.survey = lambda: self._scan_for_survey(cached)
+            self.group_surveys = lambda: self._scan_for_group_surveys(places)
             return
         # Imports xarray and pandas, which what is cached does not need.
         from insitu.combining.combine import combine
@@ -241,9 +254,10 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             combined = combine(self.urls, places, job, self.recipe, run, combine_found=combine_found)
         if known is not None and not combined.survey.left_out:
-            known.keep(combined.member)
+            known.keep(combined.member, self.recipe if combined.placed is None else combined.placed)
         self._members[""] = combined.member
-        self.survey = combined.survey
+        self.recipe = combined.placed or self.recipe
+        self.survey, self.group_surveys = combined.survey, combined.surveys
         self.only_groups = combined.files.only_groups()
 
     def _scan_for_survey(self, member: Member) -> Survey:
@@ -253,6 +267,12 @@ class Archive:
 
         return Survey.of(scan_many(self.urls, self.job), member)
 
+    def _scan_for_group_surveys(self, places: Sequence[Any]) -> Mapping[str, Survey]:
+        """Return the surveys of the groups of such files."""
+        from insitu.combining.combine import combine  # not at the top: seldom needed
+
+        return combine(self.urls, places, self.job, self.recipe, RunOptions()).surveys
+
     # -- what it holds
 
     def member(self, path: str = "") -> Member:
@@ -260,13 +280,24 @@ class Archive:
         path = path.strip("/")
         if path not in self._members:
             if self.location is None:
-                raise VariableError(f"no group {path!r}", hint="Combined files have one group: open them with group=")
+                return self._combined_group(path)
             whole = "/".join(part for part in ((self.job.scan.group or "").strip("/"), path) if part)
             job = replace(self.job, scan=replace(self.job.scan, group=whole or None)) if path else self.job
             with self._scanning:
                 if path not in self._members:
                     self._members[path] = self._scan_member(job)
         return self._members[path]
+
+    def _combined_group(self, path: str) -> Member:
+        """Return a group of combined files."""
+        root = self._members[""]
+        if path in root.below:
+            return root.below[path]
+        if path in root.problems:
+            raise GroupError(f"the group {path!r} was left out: {root.problems[path]}")
+        there = ", ".join(root.below) or "none"
+        hint = f"There are: {there}" if self.job.scan.tree else "Files are combined with all their groups by tree=True"
+        raise GroupError(f"no group {path!r}", hint=hint)
 
     def _scan_member(self, job: Job) -> Member:
         known = None
@@ -277,7 +308,7 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             found = scan_member(self.location, job, from_server=self._scan_by_server(job))
         if known is not None:
-            known.keep(found)
+            known.keep(found, self.recipe)
         return found if job.finish is None else job.finish(found)
 
     def _scan_by_server(self, job: Job) -> VirtualGroup | None:
@@ -290,7 +321,7 @@ class Archive:
     def all_members(self, *, remember: bool = False) -> Iterator[tuple[str, Member]]:
         """Yield every group, decoded, with its path; `remember`: see `scan_tree`."""
         if self.location is None:
-            yield "", self.member()
+            yield from self.member().walk()
         else:
             yield from scan_tree(self.location, self.job, remember=remember)
 
@@ -340,7 +371,7 @@ class Archive:
 
     def _paths(self, member: Member) -> list[str]:
         """Return the names in a group, and if it has none the paths in the groups below."""
-        if member.variables or self.location is None:
+        if member.variables:
             return list(member.variables)
         return [f"{group}/{name}" for group, found in self.all_members() for name in found.variables]
 
@@ -500,7 +531,13 @@ class Archive:
         """
         if is_saved_tree(self.location):
             return maintenance.saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
-        if any(not isinstance(url, str) or can_be_collection(url) for url in self.urls):
+        # Forecasts are refreshed and appended to by their sources: names of 166,440 indexes would be most of a store.
+        if self.recipe.options.combine.forecasts:
+            return self.recipe
+        names_files = self.recipe.options.scan.tree or not any(map(can_be_collection, map(str, self.urls)))
+        if not names_files or not all(isinstance(url, str) for url in self.urls):
+            return self.recipe
+        if self.recipe.placed is not None:
             return self.recipe
         return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
 
@@ -509,6 +546,7 @@ class Archive:
         urls: Any,
         dim: str = "time",
         *,
+        overlap: Literal["error", "first", "last", "newest"] | None = None,
         relative: bool = False,
         errors: str = "raise",
         progress: Callable[[int, int], None] | None = None,
@@ -523,6 +561,9 @@ class Archive:
             (`combine="nested"`), a plain list is one row or column of it; nested lists are several.
         dim
             The dimension that grows.
+        overlap
+            Which file gives a label that several have: see `insitu.open_mfdataset`. By default the
+            rule that the archive was opened with; another one counts from now on.
         relative
             Whether the URLs of the files are written relative to the archive; they are in any case
             if those that it has are.
@@ -535,13 +576,23 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
+        recipe = maintenance.saved_recipe(target, options)
+        if recipe is None:
+            recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
+        is_collection = recipe.options.combine.forecasts or recipe.options.scan.tree
+        if overlap is not None and is_collection:
+            raise UnsupportedError(
+                "overlap= cannot be given for an append to forecasts or a tree",
+                url=target,
+                hint="Combine the archive anew with it, then save",
+            )
+        if overlap is not None or recipe.placed is not None:
+            return self._append_placed(given, dim, overlap, relative, errors, progress, parallel)
         new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return maintenance.empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
             new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
-        recipe = maintenance.saved_recipe(target, options) or Recipe()
-
         try:
             opening = recipe.for_more_files(
                 errors=errors, parallel=parallel, progress=progress, storage_options=options
@@ -549,14 +600,50 @@ class Archive:
             files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
             return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
-        done = maintenance.append_member(
-            files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
-        )
+        if recipe.options.combine.forecasts:
+            done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
+        elif recipe.options.scan.tree:
+            names = [absolute_path(url) for url in files.urls if isinstance(url, str)]
+            done = maintenance.append_groups(
+                files.member(), target, dim, files=names, relative=relative, storage_options=options
+            )
+        else:
+            done = maintenance.append_member(
+                files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
+            )
         self._forget()
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
 
-    def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
+    def _append_placed(
+        self, given: Any, dim: str, overlap: Any, relative: bool, errors: str, progress: Any, parallel: Any
+    ) -> AppendReport:
+        """Append files, each label of which comes from one of all that have it."""
+        from insitu.combining.scan_many import scan_many
+
+        target, options = self._saved_location(), self.job.scan.storage_options
+        left_out: dict[str, str] = {}
+
+        def scan(urls: Sequence[str], recipe: Recipe) -> Sequence[Member]:
+            job = maintenance.job_of(recipe, options)
+            job = replace(job, scan=replace(job.scan, errors=errors))
+            found = scan_many(urls, job, parallel=parallel, progress=progress)
+            failures = [item for item in found if not isinstance(item, Member)]
+            left_out.update((item.url, item.reason) for item in failures)
+            for item in failures:
+                job.warn(f"left out: {item.url}: {item.reason}")
+            return [item for item in found if isinstance(item, Member)]
+
+        urls = [str(url) for _, url in iter_positions(given)]
+        done = maintenance.append_placed(
+            target, urls, dim, scan, overlap=overlap, relative=relative, storage_options=options
+        )
+        self._forget()
+        return replace(done, left_out=left_out)
+
+    def drop(
+        self, urls: Sequence[str] = (), replacement: Any = None, *, keep_last: Mapping[str, int] | None = None
+    ) -> tuple[str, ...]:
         """Take files out of the saved archive; return their URLs.
 
         Parameters
@@ -565,11 +652,31 @@ class Archive:
             The files, as `check` names them.
         replacement
             Files to put in their place, in the same step: as for `open`.
+        keep_last
+            Instead of files: how many of the last steps are kept along a dimension, `{"time": 30}`.
         """
         target, options = self._saved_location(), self.job.scan.storage_options
+        if keep_last is not None:
+            if urls or replacement is not None:
+                raise TypeError("drop takes files, or keep_last=, not both")
+            gone = maintenance.keep_last(target, keep_last, options)
+            self._forget()
+            return gone
+        recipe = maintenance.saved_recipe(target, options) or Recipe()
+        if recipe.options.scan.tree and recipe.files:
+            put = () if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
+            done = maintenance.drop_from_tree(target, urls, put, storage_options=options)
+            self._forget()
+            return done
         new = None
+        if recipe.placed is not None:
+            others = (
+                [] if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
+            )
+            done = maintenance.drop_placed(target, urls, others, storage_options=options)
+            self._forget()
+            return done
         if replacement is not None:
-            recipe = maintenance.saved_recipe(target, options) or Recipe()
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
             new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()
         done = maintenance.drop(target, urls, replacement=new, storage_options=options)
@@ -636,9 +743,17 @@ def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
 
 
 def open_variable(url: Any, path: str, **options: Any) -> tuple[Archive, str]:
-    """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there."""
+    """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there.
+
+    A group of many files that has the labels of groups above it is opened with those.
+    """
     group, _, name = path.strip("/").rpartition("/")
-    return Archive.open(url, group=group or None, variables=[name], **options), name
+    try:
+        return Archive.open(url, group=group or None, variables=[name], **options), name
+    except CombineError:
+        if not group:
+            raise
+        return Archive.open(url, tree=True, **options), path
 
 
 def zarr_store_of(

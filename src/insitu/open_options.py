@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 __all__ = [
     "DEFAULT",
     "OPTIONS",
+    "OVERLAPS",
     "About",
     "CombineOptions",
     "DecodeOptions",
@@ -25,6 +27,7 @@ __all__ = [
     "ScanOptions",
     "ShowOptions",
     "Verify",
+    "follows_pattern",
 ]
 
 Verify = Literal["open", "read", "never"]
@@ -77,6 +80,12 @@ class ScanOptions:
         default=None,
         metadata=_about("Scan only this variable", flags=("--variable", "-V"), repeats=True, is_saved=True),
     )
+    tree: bool = field(
+        default=False,
+        metadata=_about(
+            "Combine every group of the files, each by itself: the result is a tree", flags=("--tree",), is_saved=True
+        ),
+    )
     format: str | None = field(
         default=None, metadata=_about("The format of a file by name; else its first bytes decide", is_saved=True)
     )
@@ -115,6 +124,8 @@ class ScanOptions:
         if self.variables is not None:
             names = (self.variables,) if isinstance(self.variables, str) else tuple(self.variables)
             object.__setattr__(self, "variables", names)
+        if self.tree and self.variables is not None:
+            raise ValueError("a tree is combined with all its variables: leave variables out, or give drop_variables")
 
     @property
     def skips_failures(self) -> bool:
@@ -174,6 +185,22 @@ def _option_of(option: PerVariable, name: str, default: Any) -> Any:
     return option.get(name, default) if isinstance(option, Mapping) else option
 
 
+OVERLAPS = (None, "error", "first", "last", "newest")
+
+
+def _plain_spacing(expect: Any) -> Any:
+    """Return the option `expect` as text and plain numbers, which can be saved."""
+    if isinstance(expect, Mapping):
+        return {str(dim): _plain_spacing(spacing) for dim, spacing in expect.items()} or None
+    if hasattr(expect, "freqstr"):  # an offset of pandas
+        return str(expect.freqstr)
+    if hasattr(expect, "item"):
+        expect = expect.item()
+    if expect is None or (isinstance(expect, (str, int, float)) and not isinstance(expect, bool)):
+        return expect
+    raise ValueError(f"expect must be an offset, a number, or a mapping of dimensions to these, not {expect!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombineOptions:
     """How files are combined: xarray's keywords."""
@@ -185,11 +212,23 @@ class CombineOptions:
         default=None,
         metadata=_about(
             "The dimension along which nested lists are joined, one for each level; a mapping: new dimensions, with "
-            "the labels of each from the files' names",
+            "the labels of each from the files' names (a pattern), attributes (attr:NAME) or single values (var:NAME)",
             flags=("--concat-dim",),
             flag_help="Join the files along this dimension, in the order given; NAME=REGEX takes the labels of a new "
-            "dimension from their names, and may be repeated for further ones.",
+            "dimension from their names, NAME=attr:ATTRIBUTE and NAME=var:VARIABLE from an attribute or a single value "
+            "of each file; may be repeated for further ones.",
             repeats=True,
+            is_saved=True,
+        ),
+    )
+    forecasts: bool | Mapping[str, str] = field(
+        default=False,
+        metadata=_about(
+            "Files are forecasts: joined along reference time, lead time and member (time, step, number, or the names "
+            "that a mapping gives); concat_dim says where files say so, if nothing usual does",
+            flags=("--forecasts",),
+            flag_help="Join files as forecasts, along reference time (time), lead time (step) and member (number). "
+            "Where files do not say these in a usual way: --concat-dim time=REGEX, step=attr:ATTRIBUTE, and so on.",
             is_saved=True,
         ),
     )
@@ -215,10 +254,112 @@ class CombineOptions:
         default="override",
         metadata=_about("As in xarray: override, drop, drop_conflicts, no_conflicts, identical", is_saved=True),
     )
+    overlap: Literal["error", "first", "last", "newest"] | None = field(
+        default=None,
+        metadata=_about(
+            "Of labels that several files have, the file that gives them: first, last (in the order given), newest (by "
+            "a date in their attributes, else their time); error: none may",
+            flags=("--overlap",),
+            is_saved=True,
+        ),
+    )
+    expect: Any = field(
+        default=None,
+        metadata=_about(
+            "The spacing of labels, an offset of pandas (1D) or a number; DIM=SPACING for one of several dimensions. "
+            "Those that no file has are absent",
+            flags=("--expect",),
+            is_saved=True,
+            repeats=True,
+        ),
+    )
+    by_group: Mapping[str, Mapping[str, Any]] | None = field(
+        default=None,
+        metadata=_about(
+            "Of a tree: other options of combining for the groups of a path or pattern",
+            flags=("--by-group",),
+            flag_help="With --tree: another option of combining for some groups, as PATTERN:NAME=VALUE, e.g. "
+            "'sweep_*:concat_dim=time'; concat_dim=none merges. May be repeated.",
+            repeats=True,
+            is_saved=True,
+        ),
+    )
+    pad: bool = field(
+        default=False,
+        metadata=_about(
+            "Pad files with missing values to the longest along dimensions that they are not joined along",
+            flags=("--pad",),
+            is_saved=True,
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.combine not in ("by_coords", "nested"):
             raise ValueError(f"{self.combine!r} is an invalid option for the keyword argument combine")
+        if self.forecasts:
+            self._choose_rules_of_forecasts()
+        if self.overlap not in OVERLAPS:
+            raise ValueError(f'overlap must be "error", "first", "last", "newest" or None, not {self.overlap!r}')
+        object.__setattr__(self, "expect", _plain_spacing(self.expect))
+        if not isinstance(self.pad, bool):
+            raise ValueError(f"pad must be True or False, not {self.pad!r}")
+        known = [item.name for item in fields(CombineOptions) if item.name != "by_group"]
+        for pattern, given in (self.by_group or {}).items():
+            if not isinstance(given, Mapping):
+                raise TypeError(f"by_group={{{pattern!r}: …}} must be a mapping of options, not {given!r}")
+            for name in given:
+                if name not in known:
+                    raise _unknown_keyword_error(name, known)
+            replace(self, by_group=None, **given)
+
+    def _choose_rules_of_forecasts(self) -> None:
+        """Check the options of forecasts, and choose xarray's: what has no axis of them is taken from one file."""
+        if isinstance(self.forecasts, Mapping) and (unknown := set(self.forecasts) - {"time", "step", "number"}):
+            raise ValueError(f"forecasts names the axes time, step and number, not {', '.join(sorted(unknown))}")
+        if self.combine != "by_coords" or not isinstance(self.concat_dim, Mapping | None):
+            raise ValueError(
+                "forecasts are joined by their labels: combine= and a list of dimensions do not go with it"
+            )
+        usual = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "outer"}
+        for name, value in usual.items():
+            if getattr(self, name) is DEFAULT:
+                object.__setattr__(self, name, value)
+
+    @property
+    def places_labels(self) -> bool:
+        """Whether the place of each label is decided by itself, not by the file that has it."""
+        return self.overlap is not None or self.expect is not None
+
+    def of_group(self, path: str) -> CombineOptions:
+        """Return the options for one group of a tree.
+
+        Of several patterns of `by_group` that a path follows, the later ones count more.
+        """
+        given = {
+            name: value
+            for pattern, options in (self.by_group or {}).items()
+            if follows_pattern(path, pattern)
+            for name, value in options.items()
+        }
+        return replace(self, by_group=None, **given) if self.by_group else self
+
+
+def follows_pattern(path: str, pattern: str) -> bool:
+    """Return whether the path of a group follows a pattern: `*` stands for any name or part of one,
+    `**` at the end for the group before it and all groups below.
+
+    Examples
+    --------
+    >>> follows_pattern("sweep_3", "/sweep_*"), follows_pattern("sweep_3/how", "/sweep_*")
+    (True, False)
+    >>> follows_pattern("", "/"), follows_pattern("a/b/c", "a/**")
+    (True, True)
+    """
+    names, wanted = ([name for name in text.split("/") if name] for text in (path, pattern))
+    if wanted[-1:] == ["**"]:
+        wanted = wanted[:-1]
+        names = names[: len(wanted)]
+    return len(names) == len(wanted) and all(map(fnmatchcase, names, wanted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,7 +540,7 @@ def _unknown_keyword_error(name: str, known: Collection[str]) -> TypeError:
 
 
 def _goes_without_saying(value: Any) -> bool:
-    return value is None or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
+    return value is None or value is False or value is DEFAULT or (isinstance(value, (tuple, Mapping)) and not value)
 
 
 def _is_plain(value: Any) -> bool:

@@ -30,6 +30,7 @@ def scan(
     *,
     group: str | None = None,
     variables: Collection[str] | None = None,
+    tree: bool = False,
     errors: str = "raise",
     format: str | None = None,
     decode: bool = True,
@@ -51,6 +52,9 @@ def scan(
         Scan this group only.
     variables
         Scan only these variables, and the labels that they refer to.
+    tree
+        Whether the files of a list or a pattern are combined with all their groups: see
+        `insitu.open_mfdatatree`. One file always has all.
     errors
         `"raise"`: a variable that cannot be read is an error. `"warn"`: it is left out with a
         warning, and the reason is kept in `problems`.

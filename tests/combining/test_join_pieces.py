@@ -20,7 +20,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from combining.test_like_xarray import OPTIONS
-from fixtures.agreement import ours
+from fixtures.agreement import open_with_insitu
 from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import random_archive, write_archive
 from insitu.combining import scan_journal, scan_portions
@@ -33,6 +33,7 @@ from insitu.combining.scan_progress import ScanProgress
 from insitu.engines.executor import ThisThread
 from insitu.errors import AccessError, CombineError, InsituError
 from insitu.model import VirtualArray
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Job, make_loader
 from insitu.xarray_bridge import open_mfdataset
@@ -65,7 +66,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
 
 def same(paths: Any, **options: Any) -> None:
     """Compare a tree of joins with the combination at once: values, attributes, encoding, report."""
-    at_once, tree = ours(paths, **options), ours(paths, parallel=ThisThread(), **options)
+    at_once, tree = open_with_insitu(paths, **options), open_with_insitu(paths, parallel=ThisThread(), **options)
     if isinstance(at_once, Exception):
         assert isinstance(tree, Exception), at_once
         assert str(tree) == str(at_once) or isinstance(tree, CombineError)
@@ -469,7 +470,7 @@ def test_rules_that_need_every_file(tmp_path: Path, pieces: Pieces) -> None:
     same(paths, combine_attrs=_sum_up)
     assert pieces.counts == [5]
     files = FilesTable.of(scan_many(paths, Job()))
-    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [])
+    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [], CombineOptions())
     load = make_loader(None)
     assert plan_lines(arrangement, files, CombineRules(load=load)) is not None
     assert plan_lines(arrangement, files, CombineRules(load=load, compat="minimal")) is None

@@ -7,8 +7,10 @@ look their file up.
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,16 @@ from isolation import findings_of, generate  # noqa: E402
 Found = Callable[[str, Sequence[str]], Mapping[str, list[Finding]]]
 
 
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """No logs and warnings of the reference reader."""
+    logging.disable(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logging.disable(logging.NOTSET)
+
+
 @pytest.fixture(scope="session")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every generated file, by name."""
@@ -31,12 +43,12 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def found(generated: dict[str, Path]) -> Found:
     """Give the findings of one comparison over some of the generated files, by name."""
-    kept: dict[str, dict[str, list[Finding]]] = {}
+    known: dict[str, dict[str, list[Finding]]] = {}
 
     def of(comparison: str, names: Sequence[str]) -> Mapping[str, list[Finding]]:
-        if comparison not in kept:
+        if comparison not in known:
             paths = [generated[name] for name in names]
-            kept[comparison] = {path.stem: findings for path, findings in findings_of(comparison, paths)}
-        return kept[comparison]
+            known[comparison] = {path.stem: findings for path, findings in findings_of(comparison, paths)}
+        return known[comparison]
 
     return of

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +37,7 @@ HUGE = {"ncep-seasonal-monthly.grib"}
 """Of 1.4 million places, most of them empty: half a minute to read, with INSITU_ALL=1 only."""
 EVERYTHING = bool(os.environ.get("INSITU_ALL"))
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def _fields(path: Path) -> dict[tuple[int, int], np.ndarray[Any, Any] | None]:
@@ -119,7 +109,7 @@ def test_every_value_is_that_of_eccodes(path: Path) -> None:
     assert seen == expected.keys()
 
 
-def _theirs(path: Path) -> list[xarray.Dataset]:
+def _open_with_cfgrib(path: Path) -> list[xarray.Dataset]:
     how: dict[str, Any] = {"indexpath": ""}
     try:
         found = [xarray.open_dataset(path, engine="cfgrib", backend_kwargs={**how, "errors": "raise"})]
@@ -141,7 +131,7 @@ def test_datasets_are_those_of_cfgrib(path: Path) -> None:
     if path.name in SLOW and not EVERYTHING:
         pytest.skip("set INSITU_ALL=1")
     actual = [insitu.open_dataset(path, group=name) for name in _groups(insitu.scan(path, decode=False))]
-    expected = _theirs(path)
+    expected = _open_with_cfgrib(path)
     assert len(actual) == len(expected)
     for dataset in expected:
         same = [own for own in actual if _identical(own, dataset)]

@@ -18,6 +18,7 @@ import pytest
 import xarray as xr
 
 import insitu
+from fixtures.tree_products import write_swath_product
 from insitu import archive
 from insitu.combining import cached_archive, combine, scan_many
 from insitu.scanning import scan_cache
@@ -57,7 +58,7 @@ def files(tmp_path: Path) -> list[str]:
     return paths
 
 
-def _recorded(act: Callable[[], xr.Dataset]) -> tuple[xr.Dataset, set[str]]:
+def _recorded(act: Callable[[], Any]) -> tuple[Any, set[str]]:
     with record_opened_urls() as found:
         ds = act()
     return ds, {url for url in found if url.endswith((".nc", ".h5"))}
@@ -81,6 +82,18 @@ def test_found_again_without_opening_a_file(cache: ScanCache, files: list[str], 
         name: sorted(v.encoding) for name, v in first.variables.items()
     }
     assert "3 files combined" in str(again.insitu.report())
+
+
+def test_a_tree_of_groups(cache: ScanCache, tmp_path: Path, form: str) -> None:
+    files = [str(write_swath_product(tmp_path / f"{number}.nc", number)) for number in range(3)]
+    first, scanned = _recorded(lambda: insitu.open_mfdatatree(files))
+    again, opened = _recorded(lambda: insitu.open_mfdatatree(files))
+    assert scanned == set(files)
+    assert not opened
+    xr.testing.assert_identical(again.load(), first.load())
+    assert again.insitu.report().groups["/PRODUCT"].files == 3
+    _, opened = _recorded(lambda: insitu.open_mfdataset(files, group="PRODUCT"))
+    assert opened == set(files)  # another question
 
 
 @pytest.mark.parametrize("change", ["values", "size", "replaced", "gone"])

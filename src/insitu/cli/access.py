@@ -13,7 +13,7 @@ import typer
 from insitu.cli.screen import format_chunk_shape, format_codecs, stderr
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import count_text, format_bytes
-from insitu.open_options import OPTIONS, OpenOptions
+from insitu.open_options import OPTIONS, OVERLAPS, OpenOptions
 from insitu.scanning.member import Member
 from insitu.sources import Trace, trace
 
@@ -26,8 +26,10 @@ __all__ = [
     "StorageOption",
     "Verbose",
     "check_errors",
+    "check_overlap",
     "describe_array",
     "flag_of",
+    "spacings_of",
     "storage_options",
     "takes_open_options",
     "trace_storage",
@@ -69,8 +71,8 @@ def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:
         Parameter(
             name,
             Parameter.POSITIONAL_OR_KEYWORD,
-            default=usual[name] if isinstance(usual[name], str) else None,
-            annotation=Annotated[list[str] | None if about.repeats else str | None, flag_of(name)],
+            default=usual[name] if isinstance(usual[name], (str, bool)) else None,
+            annotation=Annotated[_type_of_flag(usual[name], about.repeats), flag_of(name)],
         )
         for name, about in OPTIONS.items()
         if about.flags and name != "storage_options"
@@ -81,10 +83,42 @@ def takes_open_options(verb: Callable[..., None]) -> Callable[..., None]:
     return verb
 
 
+def _type_of_flag(usual: Any, repeats: bool) -> Any:
+    return bool if isinstance(usual, bool) else list[str] | None if repeats else str | None
+
+
 def check_errors(errors: str) -> None:
     """Raise an error if a value of --errors is unknown."""
     if errors not in ("raise", "warn", "skip"):
         raise typer.BadParameter("must be raise, warn or skip", param_hint="--errors")
+
+
+def check_overlap(overlap: str | None) -> None:
+    """Raise an error if a value of --overlap is unknown."""
+    if overlap not in OVERLAPS:
+        raise typer.BadParameter("must be error, first, last or newest", param_hint="--overlap")
+
+
+def spacings_of(given: Sequence[str]) -> Any:
+    """Return what --expect stands for: one spacing, or those of dimensions; None: none was given.
+
+    Examples
+    --------
+    >>> spacings_of(["1D"]), spacings_of(["time=6h", "height=2.5"])
+    ('1D', {'time': '6h', 'height': 2.5})
+    """
+    found: dict[str, Any] = {}
+    for one in given:
+        dim, _, text = one.rpartition("=")
+        try:
+            found[dim] = float(text)
+        except ValueError:
+            found[dim] = text
+        if found[dim] == "" or (not dim and len(given) > 1):
+            raise typer.BadParameter(
+                f"{one!r} is not DIM=SPACING, which several dimensions need", param_hint="--expect"
+            )
+    return found.get("", found or None)
 
 
 def storage_options(given: Sequence[str] | None) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Annotated, Any
@@ -22,21 +21,23 @@ from insitu.cli.access import (
     StorageOption,
     Verbose,
     check_errors,
+    check_overlap,
     describe_array,
+    spacings_of,
     storage_options,
     takes_open_options,
     trace_storage,
 )
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import print_table, stderr
-from insitu.combining.scan_journal import Journal, journal_for
+from insitu.combining.scan_journal import Journal, journal_for, scanning_options
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.containers.open_entries import expand_entries
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualGroup, count_cells
 from insitu.model.description import count_text, format_bytes
-from insitu.open_options import CombineOptions, OpenOptions, ScanOptions
+from insitu.open_options import OpenOptions, ScanOptions
 from insitu.scanning.scan_cache import reader_identity
 from insitu.scanning.scan_estimate import estimate_scan, scan_counting_requests
 from insitu.sources.address import is_remote
@@ -102,7 +103,8 @@ def scan(
         saving: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         saving |= {"relative": True} if relative else {}
         saving |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
-        if len(files) == 1 and options.combine.concat_dim is None:
+        is_joined = options.combine.concat_dim is not None or options.combine.places_labels or options.combine.forecasts
+        if len(files) == 1 and not is_joined and not options.scan.tree:
             total = _save_one(files[0], output, options, saving, verbose)
         else:
             total = _save_many(files, output, options, workers, dask, restart, saving)
@@ -129,8 +131,44 @@ def _open_options(given: Mapping[str, Any], storage: Mapping[str, Any] | None) -
     """Return the options of opening from the flags that were given, and storage options."""
     chosen = {name: value for name, value in given.items() if value not in (None, [])}
     check_errors(chosen.get("errors", "raise"))
-    dims = chosen.pop("concat_dim", ())
-    return OpenOptions.of(**chosen, **_concat_options(dims), storage_options=storage)
+    dims, expect = chosen.pop("concat_dim", ()), spacings_of(chosen.pop("expect", ()))
+    by_group = _options_by_group(chosen.pop("by_group", ()))
+    check_overlap(chosen.get("overlap"))
+    if by_group and not chosen.get("tree"):
+        raise typer.BadParameter("only a tree has groups to combine: give --tree, too", param_hint="--by-group")
+    if chosen.get("tree") and "variables" in chosen:
+        raise typer.BadParameter(
+            "a tree is combined with all its variables: leave some out with --drop-variables", param_hint="--variable"
+        )
+    try:
+        return OpenOptions.of(
+            **chosen, expect=expect, **_concat_options(dims), by_group=by_group or None, storage_options=storage
+        )
+    except (TypeError, ValueError) as problem:
+        if not by_group:
+            raise
+        raise typer.BadParameter(str(problem), param_hint="--by-group") from None
+
+
+def _options_by_group(given: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the options that --by-group stands for.
+
+    Examples
+    --------
+    >>> _options_by_group(["sweep_*:concat_dim=time", "/:concat_dim=none"])
+    {'sweep_*': {'combine': 'nested', 'concat_dim': 'time'}, '/': {'combine': 'nested', 'concat_dim': None}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for one in given:
+        pattern, colon, rest = one.partition(":")
+        name, mark, value = rest.partition("=")
+        if not (colon and mark and pattern and name):
+            raise typer.BadParameter(f"{one!r} is not PATTERN:NAME=VALUE", param_hint="--by-group")
+        options = found.setdefault(pattern, {})
+        if name == "concat_dim":
+            options["combine"] = "nested"
+        options[name] = None if value == "none" else value
+    return found
 
 
 def _concat_options(given: Sequence[str]) -> dict[str, Any]:
@@ -142,7 +180,8 @@ def _concat_options(given: Sequence[str]) -> dict[str, Any]:
     rules = {name: pattern for name, mark, pattern in (one.partition("=") for one in given) if mark}
     if len(rules) < len(given):
         raise typer.BadParameter(
-            f"several dimensions need the labels of each: NAME=REGEX, each name once; given are {', '.join(given)}",
+            "several dimensions need the labels of each: NAME=REGEX, NAME=attr:ATTRIBUTE or NAME=var:VARIABLE, each "
+            f"name once; given are {', '.join(given)}",
             param_hint="--concat-dim",
         )
     return {"concat_dim": rules}
@@ -155,7 +194,7 @@ def _begin(
     from insitu.references.open_and_save import is_occupied
 
     # Without credentials: those that have expired are replaced by others, and the scan goes on.
-    scanning = replace(options, combine=CombineOptions())
+    scanning = scanning_options(options)
     question = repr((scanning.scan_key(), options.scan.errors, reader_identity()))
     journal = journal_for(target, question, _print_note)
     if saving["mode"] == "x" and is_occupied(target, options.scan.storage_options):

@@ -25,7 +25,7 @@ from insitu.model.gaps import with_dtype
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.promotion import type_with_missing
 
-__all__ = ["align_members", "pandas_index", "reindex_member"]
+__all__ = ["align_members", "pandas_index", "reindex_member", "take_steps"]
 
 Indexer = npt.NDArray[np.int64]
 
@@ -50,7 +50,8 @@ def align_members(members: Sequence[Member], join: str, exclude: str | None = No
             if len(lengths) > 1:
                 raise CombineError(
                     f"cannot reindex or align along dimension {dim!r} because of conflicting dimension sizes: "
-                    f"{sorted(lengths)}{_list_sizes(members, sizes, dim)}"
+                    f"{sorted(lengths)}{_list_sizes(members, sizes, dim)}",
+                    hint=f"Give pad=True to pad files to the longest along {dim!r}",
                 )
             continue
         target = known[0]
@@ -207,6 +208,15 @@ def reindex_member(member: Member, dim: str, indexer: Indexer) -> Member:
     return member.with_variables(variables)
 
 
+def take_steps(member: Member, dim: str, steps: Indexer) -> Member:
+    """Return some elements of a dimension, with their labels."""
+    label = member.variables.get(dim)
+    taken = reindex_member(member, dim, steps)
+    if label is None or label.dims != (dim,) or taken is member:
+        return taken
+    return taken.with_variables({**taken.variables, dim: take_elements(label, 0, steps)})
+
+
 def take_elements(variable: Variable, axis: int, indexer: Indexer) -> Variable:
     """Return these elements of one axis, -1 for none: then the type may change, as in xarray."""
     holes = bool((indexer < 0).any())
@@ -220,7 +230,7 @@ def take_elements(variable: Variable, axis: int, indexer: Indexer) -> Variable:
         return variable.with_data(np.take(data, indexer, axis))
     wrapped = xarray.Variable([f"d{i}" for i in range(data.ndim)], data)
     probe = xarray.Dataset({"v": wrapped}, coords={f"d{axis}": np.arange(data.shape[axis])})
-    return variable.with_data(probe.reindex({f"d{axis}": indexer})["v"].values)
+    return variable.with_data(probe.reindex({f"d{axis}": indexer})["v"].data)
 
 
 def _list_sizes(members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str) -> str:

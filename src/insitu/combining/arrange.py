@@ -17,10 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas
 
+from insitu.combining.arrange_boxes import arrange_in_boxes, rank_files
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_differences import suggest_join
 from insitu.combining.files_table import FilesTable
+from insitu.combining.label_boxes import LabelBoxes, iter_rows, plan_join
 from insitu.errors import CombineError
+from insitu.open_options import CombineOptions
 from insitu.scanning.member import ConcatDim, GridPosition, Member
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "is_ordered",
     "iter_lines",
     "mixed_dates_error",
+    "place_listed_labels",
     "with_inner_grids",
 ]
 
@@ -65,10 +69,10 @@ class Grid:
 class Merged:
     """Grids of files that have different variables: each is joined, then they are merged."""
 
-    grids: tuple[Grid, ...]
+    grids: tuple[Grid | LabelBoxes, ...]
 
 
-Arrangement = Grid | Merged
+Arrangement = Grid | LabelBoxes | Merged
 
 
 def iter_lines(arrangement: Arrangement) -> Iterator[tuple[ConcatDim, list[int]]]:
@@ -79,6 +83,9 @@ def iter_lines(arrangement: Arrangement) -> Iterator[tuple[ConcatDim, list[int]]
     if isinstance(arrangement, Merged):
         for grid in arrangement.grids:
             yield from iter_lines(grid)
+        return
+    if isinstance(arrangement, LabelBoxes):
+        yield from iter_rows(plan_join(arrangement))
         return
     for inner in arrangement.within.values():
         yield from iter_lines(inner)
@@ -111,6 +118,37 @@ def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], 
             f"{len(positions[0])}-dimensional structure"
         )
     return grid
+
+
+def place_listed_labels(
+    files: FilesTable, places: Sequence[GridPosition], dims: Sequence[ConcatDim], options: CombineOptions
+) -> LabelBoxes:
+    """Return the files of one list, each label of which comes from one file.
+
+    They stay in the order of the list, unless labels are expected at some spacing.
+    """
+    name = dims[0][0] if isinstance(dims[0], tuple) else dims[0]
+    if len(dims) != 1 or name is None or {len(place) for place in places} != {1}:
+        raise CombineError(
+            "overlap= and expect= need files in one list, joined along one dimension",
+            hint="Leave combine='nested' out, so that files are ordered by their labels",
+        )
+    numbers = files.opened
+    labels: list[npt.NDArray[Any]] = []
+    for number in numbers:
+        index = files.index(number, name)
+        scalars = files.scalars.get(name)
+        if index is None and scalars is not None and (value := scalars[number]) is not None:
+            index = value.reshape(1)
+        if isinstance(dims[0], tuple):
+            index = np.asarray(dims[0][1])[number : number + 1]
+        if index is None:
+            raise CombineError(
+                f"overlap= and expect= need labels along {name!r}, and the file has none", url=files.urls[number]
+            )
+        labels.append(index)
+    rank = rank_files(files, numbers, options.overlap)
+    return arrange_in_boxes(files.urls, numbers, {name: labels}, options, [name], rank, as_listed=True)
 
 
 def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Grid:
@@ -168,32 +206,45 @@ def _check_grid(places: Sequence[GridPosition]) -> None:
             )
 
 
-def arrange_by_labels(files: FilesTable, numbers: Sequence[int], find: FindMembers) -> Merged:
+def arrange_by_labels(files: FilesTable, numbers: Sequence[int], find: FindMembers, options: CombineOptions) -> Merged:
     """Return some files arranged by their labels: those with the same data variables in one grid.
 
-    Files with the same labels take the same position, and the last one keeps it, as in xarray.
+    Files with the same labels take the same position, and the last one keeps it, as in xarray, unless
+    options say what becomes of labels that several files have, or none.
     """
+    if isinstance(options.expect, Mapping):
+        known = {dim for dim, column in files.labels.items() if any(column[number] is not None for number in numbers)}
+        if unknown := [dim for dim in options.expect if dim not in known]:
+            raise CombineError(
+                f"expect= names {unknown[0]!r}, along which no file has labels",
+                hint=f"Labels lie along: {', '.join(sorted(known)) or 'no dimension'}",
+            )
     groups: dict[tuple[str, ...], list[int]] = {}
     names = [tuple(sorted(kind.data_names())) for kind in files.kinds]
     for number in numbers:
         groups.setdefault(names[files.kind[number]], []).append(number)
-    return Merged(tuple(_order_by_labels(files, group, find) for group in groups.values()))
+    return Merged(tuple(_order_by_labels(files, group, find, options) for group in groups.values()))
 
 
-def with_inner_grids(grid: Grid, files: FilesTable, find: FindMembers) -> Grid:
+def with_inner_grids(grid: Grid, files: FilesTable, find: FindMembers, options: CombineOptions) -> Grid:
     """Return a grid whose positions of several files are arranged by labels."""
     within = {
-        place: arrange_by_labels(files, numbers, find) for place, numbers in grid.files.items() if len(numbers) > 1
+        place: arrange_by_labels(files, numbers, find, options)
+        for place, numbers in grid.files.items()
+        if len(numbers) > 1
     }
     return replace(grid, within=within) if within else grid
 
 
-def _order_by_labels(files: FilesTable, numbers: Sequence[int], find: FindMembers) -> Grid:
+def _order_by_labels(
+    files: FilesTable, numbers: Sequence[int], find: FindMembers, options: CombineOptions
+) -> Grid | LabelBoxes:
     """Return the grid of files by the dimensions whose labels differ."""
     dims: list[str] = []
     columns: list[npt.NDArray[np.int64]] = []
     first = files.kind_of(numbers[0])
     named = first.variables
+    every: dict[str, list[npt.NDArray[Any]]] = {}
     for dim in first.order or first.sizes:
         if dim not in named:
             continue
@@ -208,10 +259,13 @@ def _order_by_labels(files: FilesTable, numbers: Sequence[int], find: FindMember
                     f"{_source_note(files, number)}"
                 )
             labels.append(index)
+        every[dim] = labels
         if all(index is labels[0] or has_equal_values(labels[0], index) for index in labels[1:]):
             continue
         columns.append(_rank_beginnings(labels, dim, files, numbers))
         dims.append(dim)
+    if every and options.places_labels:
+        return arrange_in_boxes(files.urls, numbers, every, options, dims, rank_files(files, numbers, options.overlap))
     if len(numbers) > 1 and not dims:
         difference, hint = suggest_join(find(numbers))
         raise CombineError(

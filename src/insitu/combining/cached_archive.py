@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.combining.recipe import Recipe
 from insitu.errors import InsituError
 from insitu.model import VirtualGroup
+from insitu.model.group import nest_groups
 from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
@@ -83,6 +84,8 @@ class CachedArchive:
         self.key = key
         self.urls = urls
         self.recorder = ScanRecorder()
+        self.recipe: Recipe | None = None
+        """With the places of the files, of what was found."""
         self._began = time.perf_counter()
 
     @classmethod
@@ -123,6 +126,8 @@ class CachedArchive:
         found = self.cache.find(self.key, self.urls, ask_versions(job.scan.storage_options))
         if found is None:
             return None
+        if "recipe" in found.notes:
+            self.recipe = Recipe.from_document(found.notes["recipe"])
         try:
             if os.path.isfile(found.store):
                 return _read_packed(found.store)
@@ -130,19 +135,25 @@ class CachedArchive:
 
             tree = open_store(found.store, allow_local=True).group()
             # It was saved as this job decodes it: what follows takes it as it is.
-            member = member_from_tree(tree, DecodeOptions(), load, url=found.notes["source"])
+            groups = {
+                path: member_from_tree(group, DecodeOptions(), load, url=found.notes["source"])
+                for path, group in tree.walk()
+            }
+            member = groups.pop("")
+            member = replace(member, below=groups, groups=() if groups else member.groups)
         except (InsituError, OSError):  # damaged: the files are scanned again
             return None
         return replace(member, encoding={**member.encoding, **found.notes["encoding"]})
 
-    def keep(self, member: Member) -> None:
+    def keep(self, member: Member, recipe: Recipe) -> None:
         """Write to the cache what the files make together, if they took long to scan."""
         enough = MIN_SCAN_SECONDS if len(self.urls) > 1 or is_remote(self.urls[0]) else MIN_FILE_SECONDS
         if time.perf_counter() - self._began < enough or member.problems or member.groups or member.order:
             return
+        placed = {} if recipe.placed is None else {"recipe": recipe.to_document()}
         encoding = {key: value for key, value in member.encoding.items() if isinstance(value, str)}
         try:
-            tree = tree_from_member(member)
+            tree = nest_groups({path: tree_from_member(group) for path, group in member.walk()})
             # The versions of remote objects are those that the scan saw: what it did not take chunks from is unknown.
             scanned = {source.url: source for source in tree.sources}
             self.cache.put(
@@ -150,7 +161,7 @@ class CachedArchive:
                 self.recorder,
                 self.urls,
                 lambda path: _write(member, tree, path),
-                {"encoding": encoding, "source": member.source},
+                {"encoding": encoding, "source": member.source, **placed},
                 lambda urls: scanned,
             )
         except InsituError:  # values of a type that cannot be saved

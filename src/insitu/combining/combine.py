@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +19,21 @@ from insitu.combining.arrange import (
     arrange_by_labels,
     arrange_by_lists,
     arrange_by_names,
+    place_listed_labels,
     with_inner_grids,
 )
+from insitu.combining.arrange_forecasts import arrange_forecasts
+from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
-from insitu.combining.file_names import labels_from_names
+from insitu.combining.file_names import labels_of_files
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
+from insitu.combining.placed_files import PlacedFiles
 from insitu.combining.portion import Portion, ScannedFiles
-from insitu.combining.scan_journal import Journal, journal_of_files
+from insitu.combining.scan_alike import scan_alike
+from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
 from insitu.combining.scan_progress import ScanProgress, open_progress
@@ -39,6 +44,7 @@ from insitu.engines.worth_sending import WorthSending
 from insitu.errors import InsituError
 from insitu.open_options import CombineOptions, RunOptions
 from insitu.scanning.decoding_memory import DecodingMemory
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
 from insitu.scanning.scan_member import Failure, Job, make_loader
@@ -52,7 +58,10 @@ __all__ = ["CombineFound", "CombinedFiles", "combine", "combine_by_coords", "com
 MIN_JOURNAL_FILES = 1000
 """Files from which on a scan on other machines is kept while it runs, without being asked to."""
 
-CombineFound = Callable[[ScannedFiles, Sequence[GridPosition], Sequence[Any]], Member]
+CombineFound = Callable[..., Member]
+"""Combines files in another way: what came of each, their positions and names; of a tree also the path of the group
+and its recipe.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,13 @@ class CombinedFiles:
     """What many files make together."""
 
     member: Member
+    """Of a tree: its root."""
     survey: Survey
     files: FilesTable
+    placed: Recipe | None = None
+    """The recipe, with the place of each file; None if files were not placed by their labels."""
+    surveys: Mapping[str, Survey] = field(default_factory=dict)
+    """Of a tree: how the files of each group differ, by path."""
 
 
 def combine(
@@ -87,7 +101,8 @@ def combine(
         Combines the files instead of the recipe.
     """
     engine = None if isinstance(run.parallel, int) else engine_for(run.parallel, "parallel", ", a number")
-    check = recipe.type_check() if combine_found is None else None
+    is_plain = combine_found is None and not job.scan.tree and job.forecasts is None
+    check = recipe.type_check() if is_plain else None
     journal = None
     if engine is not None or run.resume:
         journal = run.resume if isinstance(run.resume, Journal) else _choose_journal(run.resume, urls, recipe)
@@ -108,7 +123,12 @@ def combine(
         if check is not None:
             check.add(tables[-1])
 
-    if found is None:
+    if found is None and job.forecasts is not None:
+        alike = scan_alike(urls, job, job.forecasts, run.progress)
+        single = scan_many(alike.rest, job, parallel=run.parallel, progress=run.progress) if alike.rest else []
+        found = [*alike.failures, *alike.members, *single]
+        look(found)
+    elif found is None:
         found = scan_many(urls, job, parallel=run.parallel, progress=run.progress, look=look)
     else:
         look(found)
@@ -123,15 +143,40 @@ def _combine_scanned(
     recipe: Recipe,
     combine_found: CombineFound | None,
 ) -> CombinedFiles:
+    if job.scan.tree:
+        return _combine_trees(Portion(scanned.members(), scanned.files), urls, places, job, recipe, combine_found)
     if combine_found is not None:
         scanned = Portion(scanned.members(), scanned.files)
         member = combine_found(scanned.found, places, urls)
     else:
         load = make_loader(job.scan.storage_options)
-        member = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
+        member, recipe = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
+    placed = None if recipe.placed is None else recipe
     if isinstance(scanned, Portion):
-        return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files)
-    return CombinedFiles(member, replace(scanned.survey, tiles=Survey.count_tiles(member)), scanned.files)
+        return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files, placed)
+    survey = replace(scanned.survey, tiles=Survey.count_tiles(member))
+    return CombinedFiles(member, survey, scanned.files, placed)
+
+
+def _combine_trees(
+    scanned: Portion,
+    urls: Sequence[Any],
+    places: Sequence[GridPosition],
+    job: Job,
+    recipe: Recipe,
+    combine_found: CombineFound | None,
+) -> CombinedFiles:
+    """Combine files group by group. `combine_found` is called for each, with further arguments: its path and recipe."""
+    load = make_loader(job.scan.storage_options)
+    report_failures(scanned.files.failures.values(), len(scanned.files), job.scan.errors)
+
+    def combine_one(path: str, found: ScannedFiles, own: Recipe) -> Member:
+        if combine_found is not None:
+            return combine_found(found, places, urls, path, own)
+        return combine_portion(Portion.of(found), places, urls, own, load, "skip")[0]
+
+    root, surveys = combine_groups(scanned.found, recipe, combine_one, job.scan.errors)
+    return CombinedFiles(root, Survey.of(scanned.found, root), scanned.files, surveys=surveys)
 
 
 def combine_portion(
@@ -141,8 +186,8 @@ def combine_portion(
     recipe: Recipe,
     load: Load,
     errors: str,
-) -> Member:
-    """Return what files make together: see `Recipe.combine_found`."""
+) -> tuple[Member, Recipe]:
+    """Return what files make together, and the recipe with their places: see `Recipe.combine_found`."""
     files = scanned.files
     rules, dims = recipe.rules(load), recipe.concat_dims()
     report_failures(files.failures.values(), len(files), errors)
@@ -152,8 +197,14 @@ def combine_portion(
         return [item for number in numbers if isinstance(item := found[number], Member)]
 
     arrangement = _arrange(files, places, urls, recipe, dims, find)
+    rules = rules.for_files(arrangement, files)
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
-    return join_files(arrangement, scanned.pieces(lines), rules)
+    member = join_files(arrangement, scanned.pieces(lines), rules)
+    axes = ForecastAxes.of(recipe.options.combine)
+    if axes is not None:
+        return axes.finish(member), recipe
+    found = PlacedFiles.of(arrangement, files, member, recipe.options.combine)
+    return member, recipe if found is None else replace(recipe, files=found[0], placed=found[1])
 
 
 def _arrange(
@@ -166,25 +217,32 @@ def _arrange(
 ) -> Arrangement:
     """Return where each file goes, as the recipe says."""
     options, opened = recipe.options.combine, files.opened
+    if (axes := ForecastAxes.of(options)) is not None:
+        return arrange_forecasts(files, axes, options)
     if isinstance(options.concat_dim, Mapping):
-        grid = arrange_by_names(labels_from_names(urls, options.concat_dim), set(opened))
-        return with_inner_grids(grid, files, find)
+        grid = arrange_by_names(labels_of_files(urls, options.concat_dim, files.given), set(opened))
+        return with_inner_grids(grid, files, find, options)
     if options.combine == "nested":
+        if options.places_labels:
+            return place_listed_labels(files, places, dims, options)
         return arrange_by_lists(places, dims, set(opened))
-    return arrange_by_labels(files, opened, find)
+    return arrange_by_labels(files, opened, find, options)
 
 
 def combine_by_coords(members: Sequence[Member], rules: CombineRules) -> Member:
     """Return members combined by their labels."""
     files = FilesTable.of(members)
-    arrangement = arrange_by_labels(files, files.opened, lambda numbers: [members[number] for number in numbers])
-    return join_files(arrangement, dict(enumerate(members)), rules)
+    find = lambda numbers: [members[number] for number in numbers]  # noqa: E731
+    arrangement = arrange_by_labels(files, files.opened, find, CombineOptions())
+    return join_files(arrangement, dict(enumerate(members)), rules.for_files(arrangement, files))
 
 
 def combine_nested(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules) -> Member:
     """Return a grid of members combined along one dimension for each level of nesting."""
-    arrangement = arrange_by_lists(list(grid), dims, range(len(grid)))
-    return join_files(arrangement, dict(enumerate(grid.values())), rules)
+    arrangement, members = arrange_by_lists(list(grid), dims, range(len(grid))), list(grid.values())
+    if rules.pad:
+        rules = rules.for_files(arrangement, FilesTable.of(members))
+    return join_files(arrangement, dict(enumerate(members)), rules)
 
 
 def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> list[Member | Failure] | None:
@@ -222,8 +280,7 @@ def _choose_journal(resume: bool | None, urls: Sequence[Any], recipe: Recipe) ->
     """
     if resume is False or (resume is None and (len(urls) < MIN_JOURNAL_FILES or default_scan_cache() is None)):
         return None
-    # How files are combined is no part of it: what was scanned is combined in any way.
-    key = None if recipe.unknown is not None else replace(recipe.options, combine=CombineOptions()).scan_key()
+    key = None if recipe.unknown is not None else scanning_options(recipe.options).scan_key()
     if key is None:
         return None
     question = repr((key, recipe.options.scan.errors, reader_identity()))

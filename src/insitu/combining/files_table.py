@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.file_times import dates_of
+from insitu.model import Columns, Source, VirtualArray
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Failure
 
@@ -94,6 +96,14 @@ class FilesTable:
     """Single values that were read: the time of a field, the number of a member."""
     failures: Mapping[int, Failure]
     """By the number of the file."""
+    given: Mapping[str, Sequence[Any]]
+    """New dimension: the label that each file gives; None if it could not be opened."""
+    size: npt.NDArray[np.int64]
+    """Bytes of each file; -1: unknown."""
+    modified: npt.NDArray[np.float64]
+    """When each file was changed last, in seconds since 1970; NaN: unknown."""
+    dates: Mapping[str, Sequence[str | None]]
+    """Attribute: the date that each file says it was written at."""
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -128,7 +138,10 @@ class FilesTable:
         numbers: list[int] = []
         labels: dict[str, list[Values | None]] = {}
         scalars: dict[str, list[Values | None]] = {}
+        given: dict[str, list[Any]] = {}
         failures: dict[int, Failure] = {}
+        dates: dict[str, list[str | None]] = {}
+        sizes, modified = np.full(len(found), -1, np.int64), np.full(len(found), np.nan)
         last: Any = None
         last_number = -1
         for number, item in enumerate(found):
@@ -136,6 +149,11 @@ class FilesTable:
                 failures[number] = item
                 numbers.append(-1)
                 continue
+            if (source := _own_source(item)) is not None:
+                sizes[number] = -1 if source.size is None else source.size
+                modified[number] = np.nan if source.modified is None else source.modified
+            for name, text in dates_of(item.attributes).items():
+                dates.setdefault(name, [None] * len(found))[number] = text
             # Plain tuples, compared with those of the file before: an object for each variable of each
             # file, or its hash, would take longer than all else here.
             named = []
@@ -147,6 +165,8 @@ class FilesTable:
                         _set(labels, name, number, len(found), index)
                 elif not dims and isinstance(data, np.ndarray):
                     _set(scalars, name, number, len(found), data)
+            for dim, label in item.labels.items():
+                _set(given, dim, number, len(found), label)
             facts = (named, item.coords, item.unindexed, item.order, item.groups)
             if facts != last:
                 key = (tuple(named), item.coords, item.unindexed, item.order, item.groups)
@@ -154,7 +174,8 @@ class FilesTable:
             numbers.append(last_number)
         made = [FileKind(tuple((name, VariableKind(*rest)) for name, *rest in named), *more) for named, *more in kinds]
         urls = tuple(item.url if isinstance(item, Failure) else item.source or "" for item in found)
-        return cls(urls, tuple(made), np.array(numbers, np.int32), labels, scalars, failures)
+        kind = np.array(numbers, np.int32)
+        return cls(urls, tuple(made), kind, labels, scalars, failures, given, sizes, modified, dates)
 
     @classmethod
     def join(cls, tables: Sequence[FilesTable]) -> FilesTable:
@@ -167,6 +188,8 @@ class FilesTable:
         labels: dict[str, list[Values | None]] = {}
         scalars: dict[str, list[Values | None]] = {}
         failures: dict[int, Failure] = {}
+        given: dict[str, list[Any]] = {}
+        dates: dict[str, list[str | None]] = {}
         pool: dict[Any, Values] = {}
         before = 0
         for table in tables:
@@ -176,13 +199,33 @@ class FilesTable:
                 for name, values in column.items():
                     whole = joined.setdefault(name, [None] * count)
                     whole[before : before + len(values)] = [_share_equal(each, pool) for each in values]
+            for dim, own in table.given.items():
+                given.setdefault(dim, [None] * count)[before : before + len(own)] = own
+            for name, texts in table.dates.items():
+                dates.setdefault(name, [None] * count)[before : before + len(texts)] = texts
             failures |= {before + number: failure for number, failure in table.failures.items()}
             before += len(table)
         urls = tuple(url for table in tables for url in table.urls)
-        return cls(urls, tuple(kinds), np.concatenate(columns), labels, scalars, failures)
+        sizes, modified = (np.concatenate([getattr(table, name) for table in tables]) for name in ("size", "modified"))
+        return cls(
+            urls, tuple(kinds), np.concatenate(columns), labels, scalars, failures, given, sizes, modified, dates
+        )
 
 
-def _set(columns: dict[str, list[Values | None]], name: str, number: int, count: int, values: Values) -> None:
+def _own_source(member: Member) -> Source | None:
+    """Return the object that a file is, as its chunks name it; None if none of them lies in it."""
+    for variable in member.variables.values():
+        data = variable.data
+        if isinstance(data, VirtualArray):
+            chunks = data.tiles[0].chunks if data.tiles else None
+            if isinstance(chunks, Columns) and isinstance(chunks.sources, tuple) and chunks.sources:
+                source: Source = chunks.sources[0]
+                if source.url == member.source:
+                    return source
+    return None
+
+
+def _set(columns: dict[str, list[Any]], name: str, number: int, count: int, values: Any) -> None:
     column = columns.get(name)
     if column is None:
         column = columns[name] = [None] * count

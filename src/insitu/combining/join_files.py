@@ -12,11 +12,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from insitu.combining.align import reindex_member, take_steps
 from insitu.combining.arrange import Arrangement, Grid, Merged, is_ordered
+from insitu.combining.arrange_boxes import CHOOSE_OVERLAP
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import concat
 from insitu.combining.equality import is_same_in_all
+from insitu.combining.label_boxes import Cut, LabelBoxes, Row, plan_join
 from insitu.combining.merge import merge
+from insitu.combining.pad import pad_member
 from insitu.errors import CombineError
 from insitu.model import VirtualArray
 from insitu.model.gaps import with_dtype
@@ -38,12 +42,20 @@ def join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: C
     rules
         How.
     """
+    if rules.pad:
+        members = {number: pad_member(member, rules.padding) for number, member in members.items()}
+    return _join_files(arrangement, members, rules)
+
+
+def _join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: CombineRules) -> Member:
     if isinstance(arrangement, Merged):
-        return merge([join_files(grid, members, rules) for grid in arrangement.grids], rules)
+        return merge([_join_files(grid, members, rules) for grid in arrangement.grids], rules)
+    if isinstance(arrangement, LabelBoxes):
+        return _join_row(plan_join(arrangement), members, rules, is_alone=len(arrangement.numbers) == 1)
     grid: dict[GridPosition, Member] = {}
     for place, numbers in arrangement.files.items():
         if place in arrangement.within:
-            grid[place] = join_files(arrangement.within[place], members, rules)
+            grid[place] = _join_files(arrangement.within[place], members, rules)
         elif numbers[0] in members:
             grid[place] = members[numbers[0]]
     placeholders = {place: _placeholder_member(place, grid, arrangement.dims, rules) for place in arrangement.missing}
@@ -53,11 +65,45 @@ def join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: C
     return combined
 
 
+def _join_row(row: Row, members: Mapping[int, Member], rules: CombineRules, *, is_alone: bool = False) -> Member:
+    """Return files, or rows of them, one behind the other, and of that the elements that count.
+
+    A file that is alone stays as it is, but for labels that it lacks.
+    """
+    parts = [
+        _join_row(part, members, rules, is_alone=is_alone)
+        if isinstance(part, Row)
+        else _cut(members[part.number], part)
+        for part in row.parts
+        if isinstance(part, Row) or part.number in members
+    ]
+    joined = parts[0] if is_alone and row.dim in parts[0].sizes else concat(parts, row.dim, rules)
+    if row.order is None and joined.index(row.dim) is not None:
+        return joined
+    known = joined.variables.get(row.dim)
+    labels = row.labels
+    if known is not None and known.dims == (row.dim,) and known.dtype.kind == labels.dtype.kind:
+        labels = labels.astype(known.dtype, copy=False)
+    label = Variable((row.dim,), labels) if known is None else known.with_data(labels, (row.dim,))
+    if row.order is not None:
+        joined = reindex_member(joined, row.dim, row.order)
+    return joined.with_variables({**joined.variables, row.dim: label}, joined.coords | {row.dim})
+
+
+def _cut(member: Member, cut: Cut) -> Member:
+    """Return the part of a file that a row takes."""
+    for dim, steps in cut.steps.items():
+        member = take_steps(member, dim, steps)
+    return member
+
+
 def _check_order(combined: Member, grid: Grid) -> None:
     for dim in grid.dims:
         labels = combined.index(str(dim))
         if labels is None or not is_ordered(labels):
-            raise CombineError(f"Resulting object does not have monotonic global indexes along dimension {dim}")
+            raise CombineError(
+                f"Resulting object does not have monotonic global indexes along dimension {dim}", hint=CHOOSE_OVERLAP
+            )
 
 
 def _join_all_levels(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules) -> Member:
@@ -132,6 +178,8 @@ def _is_spread_along(name: str, dim: str, members: Sequence[Member], rules: Comb
     Then each file has a value of its own.
     """
     first = members[0]
+    if name in rules.padding.varying:
+        return True
     if first.index(name) is not None:
         return False
     option = rules.coords if name in first.coords else rules.data_vars

@@ -17,15 +17,18 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from insitu.errors import AccessError
 from insitu.formats import InsituWarning
+from insitu.open_options import CombineOptions, OpenOptions
+from insitu.scanning.file_labels import label_rules
 from insitu.sources.address import scheme_of
 from insitu.sources.user_folders import user_cache_folder
 
-__all__ = ["Journal", "identity_of", "journal_for", "journal_of_files"]
+__all__ = ["Journal", "identity_of", "journal_for", "journal_of_files", "scanning_options"]
 
 _FOLDER = "scans"
 _FORMAT = "2"
@@ -34,6 +37,13 @@ HASH = 16
 """Bytes of a hash."""
 MAX_AGE_DAYS = 30
 """Days after which what an interrupted scan has left is deleted."""
+
+
+def scanning_options(options: OpenOptions) -> OpenOptions:
+    """Return options without how files are combined; of that only what a scan notes of each file remains."""
+    combine = options.combine
+    rules = combine.concat_dim if combine.forecasts else label_rules(combine) or None
+    return replace(options, combine=CombineOptions(concat_dim=rules, forecasts=combine.forecasts))
 
 
 def journal_for(target: str, question: str, notify: Callable[[str], None] | None = None) -> Journal:

@@ -108,6 +108,8 @@ def select_points(array: VirtualArray, keys: tuple[Any, ...], limit: int) -> Vir
     names = tuple(f"points_{number}" for number in range(len(points)))
     if len(where) == 1 and points:
         return _select_rows(turned, index[0], names, limit)
+    if len(points) == 1 and (found := _select_by_groups(turned, index, names[0], limit)) is not None:
+        return found
     if math.prod(points) > limit:
         return None
     tiles: list[Tile] = []
@@ -124,6 +126,47 @@ def select_points(array: VirtualArray, keys: tuple[Any, ...], limit: int) -> Vir
     shape = (*points, *rest)
     table = np.concatenate(origins) if origins else np.zeros((0, len(shape)), np.int64)
     return replace(turned, shape=shape, dims=(*names, *turned.dims[len(where) :]), tiles=tuple(tiles), origins=table)
+
+
+def _select_by_groups(
+    array: VirtualArray, index: Sequence[npt.NDArray[np.int64]], name: str, limit: int
+) -> VirtualArray | None:
+    """Return the array with its first dimensions indexed by one row of points; None if it is better done one by one.
+
+    The points of one index along some dimension are a selection along the others. So a year of
+    hourly points in a table of runs and lead times is one tile, made of as many selections as there
+    are lead times.
+
+    Parameters
+    ----------
+    array, index
+        What to select from, and the index of each point along each of its first dimensions.
+    name, limit
+        Of the points' dimension; up to how many tiles the result may have.
+    """
+    if len(index) == 1:
+        return array.take(0, index[0])
+    distinct = [np.unique(part) for part in index]
+    by = min(range(len(index)), key=lambda number: len(distinct[number]))
+    if not 0 < 2 * len(distinct[by]) <= min(len(index[by]), limit):
+        return None
+    parts, order = [], []
+    for value in distinct[by].tolist():
+        chosen = np.flatnonzero(index[by] == value)
+        one = array[(*[slice(None)] * by, value)]
+        part = _select_by_groups(one, [own[chosen] for at, own in enumerate(index) if at != by], name, limit)
+        if part is None:
+            return None
+        parts.append(part)
+        order.append(chosen)
+    whole = concatenate(parts, 0)
+    places = np.empty(len(index[0]), np.int64)
+    places[np.concatenate(order)] = np.arange(len(places))
+    # A tile for each run of points that lie in one: chunks that hold several indices of a dimension do not fuse.
+    if len(whole.tiles) > 1 and np.count_nonzero(np.diff(places) != 1) >= limit:
+        return None
+    taken = whole.take(0, places)
+    return replace(taken, dims=(name, *taken.dims[1:]))
 
 
 def _select_rows(

@@ -20,6 +20,7 @@ from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error
 from insitu.maintenance.rebuild import rebuild
 from insitu.model import Comparison, VirtualArray, VirtualGroup
 from insitu.model.cf_attributes import PACKING, TIMES
+from insitu.model.group import nest_groups
 from insitu.open_options import DecodeOptions
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
@@ -31,7 +32,14 @@ from insitu.sources.threads import gather
 if TYPE_CHECKING:
     from insitu.references import AppendReport
 
-__all__ = ["append_member", "append_tree", "empty_append_report", "known_files"]
+__all__ = [
+    "append_member",
+    "append_to_icechunk",
+    "append_tree",
+    "check_compatible",
+    "empty_append_report",
+    "known_files",
+]
 
 
 def append_member(
@@ -88,7 +96,7 @@ def append_member(
         raise CombineError(f"the files have no dimension {dim!r}", hint=f"Their dimensions are: {names}")
     load = make_loader(storage_options)
     if kind == "icechunk":
-        return _append_to_icechunk(member, target, dim, storage_options)
+        return append_to_icechunk(member, target, dim, storage_options)
     for _ in range(ATTEMPTS):
         opened = references.open_for_update(target, storage_options=storage_options)
         saved = read_saved_member(opened.tree, load, target)
@@ -97,7 +105,7 @@ def append_member(
         new, skipped = _split_known_steps(member, opened.tree, dim, target, recipe, load)
         if new is None:
             return AppendReport(target, dim, 0, (), skipped)
-        _check_compatible(saved, new, dim, target, recipe)
+        check_compatible(saved, new, dim, target, recipe)
         added = tuple(source for source in _used_urls(new) if source not in skipped)
         constant = {} if whole_files else _unchanging_variables(saved, new, dim)
         rest = saved.with_variables({name: each for name, each in saved.variables.items() if name not in constant})
@@ -142,6 +150,10 @@ def append_tree(
     return append_member(member, url, dim, relative=relative, storage_options=storage_options)
 
 
+_INDEXES = (".idx", ".index")
+"""Ends of names of indexes of GRIB files, which are never the sources of chunks themselves."""
+
+
 def known_files(
     target: str, urls: Sequence[Any], dim: str, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[str]]:
@@ -169,10 +181,12 @@ def known_files(
     tree = opened.tree
     _check_dim(tree, dim, target)
     arrays = (array for _, array in tree.all_arrays())
-    named = {source.url for source in iter_sources(arrays)}.intersection(map(str, urls))
+    given = {str(url) for url in urls if not str(url).endswith(_INDEXES)}
+    named = given.intersection(source.url for source in iter_sources(arrays)) if given else set()
     # A store also lists files that were dropped, and one saved from a selection holds parts of
     # files.
-    known = FileLayout.of(tree).sources if named and opened.recipe_document is not None else {}
+    groups = [group for _, group in tree.walk()] if named and opened.recipe_document is not None else []
+    known = {url: source for group in groups for url, source in FileLayout.of(group).sources.items()}
     present = [str(url) for url in urls if str(url) in known]
 
     def compare(url: str, stop: threading.Event) -> Comparison:
@@ -241,9 +255,8 @@ def _check_growth(recipe: Recipe, dim: str, target: str) -> None:
         )
 
 
-def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: Recipe) -> None:
-    """Raise if labels repeat or break the order of the archive, if dimensions differ, or if stored
-    values are packed differently.
+def check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: Recipe) -> None:
+    """Raise if labels repeat, if dimensions differ, or if stored values are packed differently.
 
     Then the archive would not be what opening all its files by its recipe gives.
     """
@@ -276,7 +289,7 @@ def _check_compatible(saved: Member, new: Member, dim: str, target: str, recipe:
                 tree_from_member(new).arrays,
                 dim,
                 target,
-                may_precede=not recipe.grid_dims(),  # else the new files come last, as in a longer list
+                in_any_order=True,  # of labels, or behind the others as in a longer list
             )
     for name, variable in new.variables.items():
         old_variable = saved.variables.get(name)
@@ -361,20 +374,23 @@ def _true_ranges(chosen: npt.NDArray[np.bool_]) -> list[Span]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def _append_to_icechunk(
+def append_to_icechunk(
     member: Member, target: str, dim: str, storage_options: Mapping[str, Any] | None
 ) -> AppendReport:
-    """Append a member to an Icechunk repository.
-
-    A repository holds stored values, so times are encoded with the units of its arrays.
-    """
+    """Append a member, of a tree with all groups below it, to an Icechunk repository."""
     from insitu.references.icechunk import open_icechunk
 
-    load = make_loader(storage_options)
-    known = open_icechunk(target, storage_options=storage_options)
+    known = dict(open_icechunk(target, storage_options=storage_options).walk())
+    groups = {path: _encode_times(own, known[path]) if path in known else own for path, own in member.walk()}
+    tree = nest_groups({path: tree_from_member(own) for path, own in groups.items()})
+    return _append_arrays_to_icechunk(zarr_tree(tree, make_loader(storage_options)), target, dim, storage_options)
+
+
+def _encode_times(member: Member, target: VirtualGroup) -> Member:
+    """Return a member whose times are to be encoded with the units of a repository, which holds stored values."""
     variables = {}
     for name, variable in member.variables.items():
-        target_array = known.arrays.get(name)
+        target_array = target.arrays.get(name)
         counted = target_array is not None and "units" in target_array.attributes and variable.dtype.kind in "mMO"
         if target_array is not None and counted and not isinstance(variable.data, VirtualArray):
             times = {
@@ -382,8 +398,7 @@ def _append_to_icechunk(
             }
             variable = replace(variable, encoding={**times, "dtype": target_array.dtype})
         variables[name] = variable
-    tree = zarr_tree(tree_from_member(member.with_variables(variables)), load)
-    return _append_arrays_to_icechunk(tree, target, dim, storage_options)
+    return member.with_variables(variables)
 
 
 def _append_arrays_to_icechunk(

@@ -16,13 +16,14 @@ from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.maintenance.change_trees import combine_anew
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
-from insitu.maintenance.rebuild import rebuild
+from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
-from insitu.open_options import ScanOptions
+from insitu.open_options import CombineOptions, ScanOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_tree
@@ -69,24 +70,40 @@ def refresh(
     tree = open_saved_tree(url, allow_local, storage_options, names) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
     suspects = [*report.stale, *report.by_size_only, *_findings_without_identity(report)]
-    if not suspects:
+    known = update is not None and update.recipe_document is not None
+    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    checked = {finding.source.url for finding in report.findings}  # of what is shadowed wholly nothing is used
+    shadowed: set[str] = set()
+    if recipe.placed is not None:
+        from insitu.maintenance.change_placed import changed_files  # imports xarray and pandas
+
+        shadowed = set(changed_files(recipe, storage_options, among=set(recipe.files) - checked))
+    if not suspects and not shadowed:
         return report
     for finding in report.stale:
         if finding.status != "changed":
             raise StaleSourceError(
                 finding.reason, url=finding.source.url, hint=f"Bring it back, or take it out: insitu drop {url} FILE"
             )
-    changed = {finding.source.url for finding in suspects}
-    known = update is not None and update.recipe_document is not None
-    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    changed = {finding.source.url for finding in suspects} | shadowed
     if recipe.unknown is not None:
         raise StaleSourceError(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
+    is_combined_tree = recipe.options.scan.tree and (
+        len(recipe.files) > 1 or (recipe.files and recipe.options.combine != CombineOptions())
+    )
     try:
-        fresh = {}
-        for path, member in scan_tree(url, job):
+        fresh = dict(combine_anew(recipe.files, recipe, storage_options).walk()) if is_combined_tree else {}
+        document = None
+        for path, member in () if is_combined_tree else scan_tree(url, job):
+            if not path and recipe.placed is not None:
+                from insitu.maintenance.change_placed import refresh_placed
+
+                done = refresh_placed(member, recipe, changed, storage_options, url)
+                fresh[path], document = done.member, done.recipe.to_document()
+                continue
             fresh[path] = _rescan_group(member, path, changed, recipe, job)
             if not known and fresh[path] is not member:
                 fresh[path] = _keep_saved_variables(fresh[path], member, changed)
@@ -100,7 +117,7 @@ def refresh(
             url=next(iter(changed)) if len(changed) == 1 else url,
             hint=COMBINE_ANEW,
         ) from problem
-    if update is not None and not update.replace(renewed):
+    if update is not None and not update.replace(renewed, recipe=document):
         raise SourceError(
             "another writer changed the store at the same time; nothing was refreshed", url=url, hint="Try again"
         )
@@ -131,15 +148,11 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     where = "/".join(part for part in ((saved.group or "").strip("/"), path) if part) or None
     variables = saved.variables if not path else None
     job = replace(job, scan=replace(job.scan, group=where, format=saved.format, variables=variables))
-    dim = layout.joined_dim()
-    if dim is None or recipe.files or isinstance(recipe.options.combine.concat_dim, Mapping):
+    combine, dim = recipe.options.combine, layout.joined_dim()
+    if dim is None or recipe.files or combine.pad or isinstance(combine.concat_dim, Mapping):
         # The files are not simply joined one after another: scan and combine all of them again.
-        urls = list(recipe.files or layout.spans)
-        found = scan_many(urls, job)
-        if len(found) > 1:
-            whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
-        else:
-            (whole,) = drop_failures(found, job.scan.errors)
+        urls = recipe.files or layout.urls_in_order(layout.joined_dim(padded=combine.pad))
+        whole = combine_again(urls, recipe, job)
     else:
         scanned = drop_failures(scan_many(renewable, job), job.scan.errors)
         added = [(layout.spans[url][dim][0], renewed) for url, renewed in zip(renewable, scanned, strict=True)]

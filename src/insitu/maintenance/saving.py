@@ -22,7 +22,15 @@ from insitu.scanning.stored_view import zarr_tree
 if TYPE_CHECKING:
     from insitu.references import RollbackReport
 
-__all__ = ["convert", "rename_sources", "rollback", "save_tree", "saved_recipe"]
+__all__ = ["convert", "is_placed", "rename_sources", "rollback", "save_tree", "saved_recipe"]
+
+
+def is_placed(target: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Return whether the files of an archive may overlap or leave gaps."""
+    from insitu import references
+
+    document = references.recipe_of(target, storage_options=storage_options)
+    return document is not None and "placed" in document
 
 
 def save_tree(
@@ -58,11 +66,13 @@ def save_tree(
 
 def _recipe_document(recipe: Recipe | None, tree: VirtualGroup) -> dict[str, Any] | None:
     """Return a recipe as JSON holds it. Its files are left out if the sources of the tree name
-    them.
+    them; not of a tree of groups, some of which some files may lack.
     """
     if recipe is None:
         return None
-    if recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
+    if tree.groups and recipe.options.scan.variables is None:
+        recipe = replace(recipe, options=recipe.options.replace(tree=True))
+    elif recipe.placed is None and recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
         recipe = replace(recipe, files=())
     return recipe.to_document()
 

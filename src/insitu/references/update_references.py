@@ -41,15 +41,21 @@ class ReferencesUpdate:
         return kind() if self.recipe_document is None else kind.from_document(self.recipe_document)
 
     def replace(
-        self, tree: VirtualGroup, *, relative: bool = False, rename: Callable[[str], str] | None = None
+        self,
+        tree: VirtualGroup,
+        *,
+        relative: bool = False,
+        rename: Callable[[str], str] | None = None,
+        recipe: Mapping[str, Any] | None = None,
     ) -> bool:
         """Replace the tree; return False, and change nothing, if another writer was faster.
 
         Rows that the store has already are not written again. URLs are written relative to the store
         if those that it has are, or if `relative` is set. `rename` gives the files of the recipe
-        other names, as the sources of the tree have them.
+        other names, as the sources of the tree have them; `recipe` replaces the recipe.
         """
-        recipe = None if rename is None else with_other_files(self.recipe_document, rename)
+        if rename is not None:
+            recipe = with_other_files(self.recipe_document, rename)
         return self.store.replace(list_written_cells(tree, self.storage_options), self._url_formatter(relative), recipe)
 
     def compact(self) -> bool:

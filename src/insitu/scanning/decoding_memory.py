@@ -83,6 +83,12 @@ class DecodingMemory:
     named: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], frozenset[str]]] = field(default_factory=dict)
     """Name: attributes and encoding as last decoded, and the coordinates that the variable names.
     """
+    groups: dict[str, DecodingMemory] = field(default_factory=dict)
+    """Of the groups below, by path, where files are scanned with all their groups."""
+
+    def of_group(self, path: str) -> DecodingMemory:
+        """Return the memory of a group; of the root, this one."""
+        return self.groups.setdefault(path, DecodingMemory(self.max_bytes, self.repeats_warnings)) if path else self
 
     def remember(self, name: str, variable: RememberedVariable) -> None:
         """Keep how a variable was decoded, unless its values are too many."""

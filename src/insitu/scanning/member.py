@@ -7,7 +7,7 @@ a member.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,7 +96,13 @@ class Member:
     details: GroupDetails = field(default_factory=GroupDetails)
     """What the format knows of the group beside attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Variables that were left out: why."""
+    """Variables that were left out: why; of a tree also groups."""
+    sources: tuple[str, ...] = ()
+    """The files, if several that are alike were scanned as one."""
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    """New dimensions: the label that the file gives: see `file_labels`."""
+    below: Mapping[str, Member] = field(default_factory=dict)
+    """Of the root of a tree: all groups below it by path, parents first."""
 
     @classmethod
     def of_group(
@@ -133,6 +139,11 @@ class Member:
             for dim, length in zip(variable.dims, variable.data.shape, strict=True):
                 sizes.setdefault(dim, length)
         return sizes
+
+    def walk(self) -> Iterator[tuple[str, Member]]:
+        """Yield every group of a tree with its path, parents first: this one is `""`."""
+        yield "", self
+        yield from self.below.items()
 
     def data_names(self) -> list[str]:
         """Return the variables that are not coordinates."""

@@ -31,13 +31,16 @@ from insitu.reading import read_arrays
 from insitu.scanning.conventions import referenced_variables
 from insitu.scanning.decode_member import decode_member, find_unreadable
 from insitu.scanning.decoding_memory import DecodingMemory, memory_of_thread
+from insitu.scanning.file_labels import with_labels
+from insitu.scanning.forecast_axes import ForecastAxes
+from insitu.scanning.group_tree import tree_of_groups
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree
 from insitu.scanning.scan_url import apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
 from insitu.scanning.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.sources import ByteSource, redact_url
 
-__all__ = ["Failure", "Job", "make_loader", "scan_member", "scan_tree"]
+__all__ = ["Failure", "Job", "make_loader", "scan_groups", "scan_member", "scan_tree"]
 
 DEFECT = (
     "This is a defect of insitu, not of the file (unless an argument is of a wrong type): "
@@ -65,6 +68,10 @@ class Job:
     decode: DecodeOptions = field(default=DecodeOptions())
     finish: Callable[[Member], Member] | None = None
     """Done to each member where it was made (a preprocess)."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """New dimensions: what in the file labels them."""
+    forecasts: ForecastAxes | None = None
+    """Where files are forecasts: the axes that each gets."""
 
     def warn(self, text: str) -> None:
         """Warn about what is left out, with errors="warn"."""
@@ -74,20 +81,28 @@ class Job:
     def one(self, url: Any, memory: DecodingMemory | None = None) -> Member | Failure:
         """Return the member of one file."""
         try:
-            member = scan_member(url, self, memory)
+            member = scan_groups(url, self, memory) if self.scan.tree else scan_member(url, self, memory)
         except (InsituError, OSError, MemoryError) as error:
-            return self._failure(url, error)
+            return self.failure(url, error)
         except Exception as error:
             error.add_note(DEFECT)
-            return self._failure(url, error, f"{DEFECT}\n{''.join(traceback.format_exception(error)).rstrip()}")
-        if self.finish is None:
+            return self.failure(url, error, f"{DEFECT}\n{''.join(traceback.format_exception(error)).rstrip()}")
+        if self.finish is not None:
+            try:
+                member = self.finish(member)
+            except Exception as error:  # the caller's own function may raise anything
+                return self.failure(url, error)
+        if not self.labels and self.forecasts is None:
             return member
+        load = make_loader(self.scan.storage_options)
         try:
-            return self.finish(member)
-        except Exception as error:  # the caller's own function may raise anything
-            return self._failure(url, error)
+            if self.labels:
+                member = with_labels(member, self.labels, load)
+            return member if self.forecasts is None else self.forecasts.of_file(member, load)
+        except (InsituError, OSError) as error:
+            return self.failure(url, error)
 
-    def _failure(self, url: Any, error: Exception, more: str = "") -> Failure:
+    def failure(self, url: Any, error: Exception, more: str = "") -> Failure:
         """Return the failure of a file; raise its error, with errors="raise".
 
         Credentials that have expired are no failure of a file: all others would be left out, too.
@@ -147,13 +162,25 @@ def scan_member(
         return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.scan.variables)
 
 
-def scan_tree(url: Any, job: Job, *, remember: bool = False) -> Iterator[tuple[str, Member]]:
+def scan_groups(url: Any, job: Job, memory: DecodingMemory | None = None) -> Member:
+    """Return all groups of the file, store or references at a URL as the root of a tree: see
+    `scan_member`.
+    """
+    groups = dict(scan_tree(url, job, memory=memory))
+    return tree_of_groups(groups, groups[""].source or "the file", job.warn if job.scan.skips_failures else None)
+
+
+def scan_tree(
+    url: Any, job: Job, *, remember: bool = False, memory: DecodingMemory | None = None
+) -> Iterator[tuple[str, Member]]:
     """Iterate over all groups of the file, store or references at a URL: path and decoded member.
 
     Parameters
     ----------
     url, job
         What, and how.
+    memory
+        What was found out about files like it.
     remember
         Whether files that this thread scans later may be decoded like this one. Then attributes and
         labels of the members are shared: the caller must not change them, nor hand them out.
@@ -168,14 +195,15 @@ def scan_tree(url: Any, job: Job, *, remember: bool = False) -> Iterator[tuple[s
     if is_collection:
         tree = apply_vendor_conventions(_scan_collection(url, job), job.scan.group, _make_rescan(url, job))
         for path, node in tree.walk():
-            yield path, _decode_group(node, job, load, url=_location_name(url))
+            own = None if memory is None else memory.of_group(path)
+            yield path, _decode_group(node, job, load, url=_location_name(url), memory=own)
         return
     with open_location(url, job.scan.storage_options) as source:
         scanned = scan_source(source, replace(job.scan, variables=None))
         tree = apply_vendor_conventions(scanned, job.scan.group, _make_rescan(source, job))
         for path, node in tree.walk():
-            memory = memory_of_thread(node.arrays) if remember else None
-            yield path, _decode_group(node, job, load, source=source, url=source.url, memory=memory)
+            own = memory_of_thread(node.arrays) if remember else None if memory is None else memory.of_group(path)
+            yield path, _decode_group(node, job, load, source=source, url=source.url, memory=own)
 
 
 def _is_saved(url: Any, job: Job) -> bool:

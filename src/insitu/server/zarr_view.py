@@ -157,7 +157,7 @@ class _ZarrViews:
         place = self.worker.copies.checked_path(url, options)
 
         def make() -> _OpenedTree:
-            found = Archive.open(place, errors="warn", storage_options=options).tree
+            found = Archive.open(place, tree=True, errors="warn", storage_options=options).tree
             tree = ZarrTree(
                 zarr_tree(found, make_loader(options)),
                 zarr_format,

@@ -14,7 +14,14 @@ are Dask arrays).
 from typing import TYPE_CHECKING
 
 from insitu.forking import lazy_attributes
-from insitu.xarray_bridge.open_functions import open_dataset, open_datatree, open_groups, open_mfdataset
+from insitu.xarray_bridge.open_functions import (
+    open_dataset,
+    open_datatree,
+    open_forecasts,
+    open_groups,
+    open_mfdataset,
+    open_mfdatatree,
+)
 
 if TYPE_CHECKING:
     from insitu.lazy_array.duck_array import LazyArray
@@ -27,8 +34,10 @@ __all__ = [
     "Options",
     "open_dataset",
     "open_datatree",
+    "open_forecasts",
     "open_groups",
     "open_mfdataset",
+    "open_mfdatatree",
     "options",
 ]
 

@@ -15,6 +15,8 @@ import numpy as np
 import xarray
 
 from insitu import maintenance
+from insitu.archive import Archive
+from insitu.errors import UnsupportedError
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
@@ -28,11 +30,14 @@ from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.origin import Origin, recipe_of
 
 if TYPE_CHECKING:
+    import pandas
+
     from insitu.combining.survey import Report, Survey
     from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
+    from insitu.xarray_bridge.forecast_views import Forecasts
     from insitu.xarray_bridge.grouped_accessor import Grouped
     from insitu.xarray_bridge.weighted_accessor import Weighted
 
@@ -80,6 +85,40 @@ class InsituAccessor:
         """The files behind it."""
         every = (stored for _, array in self._lazy() for stored in stored_arrays(array.node))
         return list(dict.fromkeys(source.url for stored in every for source in stored.array.sources))
+
+    @property
+    def files(self) -> pandas.DataFrame:
+        """The files behind it as a table: URL, size, time, range of labels, and how many of these come from
+        other files (`shadowed`).
+
+        Of a dataset that was opened with `overlap=` also those that are shadowed wholly. The
+        attribute `time` of the table says where times are from.
+        """
+        from insitu.combining.file_list import list_files
+
+        indexes = self._dataset.indexes
+
+        def labels(dim: str) -> Any:
+            return indexes[dim].to_numpy() if dim in indexes else None
+
+        recipe = None
+        if self.origin is not None and self.origin.is_unchanged(self._dataset):
+            recipe = self.origin.archive.recipe_to_save()
+        arrays = {}
+        for name, lazy in self._lazy():
+            dims = tuple(map(str, self._dataset.variables[dataset_name(name)].dims))
+            if lazy.is_stored:
+                arrays[name] = _with_dims_and_attributes(lazy.array, dims, {})
+        return list_files(VirtualGroup(arrays), labels, recipe)
+
+    @property
+    def missing(self) -> dict[str, Any]:
+        """The labels along each dimension that were expected (`expect=`), and that no file has."""
+        from insitu.combining.file_list import list_missing
+
+        indexes, origin = self._dataset.indexes, self.origin
+        recipe = None if origin is None or not origin.is_unchanged(self._dataset) else origin.archive.recipe_to_save()
+        return list_missing(lambda dim: indexes[dim].to_numpy() if dim in indexes else None, recipe)
 
     def group(self) -> VirtualGroup:
         """Return the virtual arrays as a group, with names, dimensions and attributes."""
@@ -163,6 +202,16 @@ class InsituAccessor:
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
+        if maintenance.is_placed(fspath(target), options):
+            origin = self.origin
+            if origin is None or not origin.is_unchanged(self._dataset) or origin.archive.job.finish is not None:
+                raise UnsupportedError(
+                    "labels of the archive come from one of several files, and which files this dataset has is unknown",
+                    url=fspath(target),
+                    hint="Give the files: insitu.Archive.open(archive).append(files)",
+                )
+            archive = Archive.open(fspath(target), many=False, storage_options=options)
+            return archive.append(list(origin.archive.urls), dim, **how)
         member = to_member(self._dataset)
         return maintenance.append_member(member, fspath(target), dim, storage_options=options, **how)
 
@@ -237,6 +286,86 @@ class InsituAccessor:
                 urls = [source.url for source in stored.sources]
                 found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
         return found
+
+    def instance(
+        self, instance: int | str | None = None, *, label: Any = None, dim: str | None = None
+    ) -> xarray.Dataset:
+        """Return one instance of CF's discrete sampling geometries: a station, a profile, a trajectory.
+
+        Of contiguous and indexed ragged arrays only the counts or indices are read; samples stay virtual.
+        Where instances are nested (profiles of stations), this is one of the outer ones with all its
+        inner ones, unless `dim` names the inner dimension. It is chosen before other selections.
+
+        Parameters
+        ----------
+        instance
+            Its number, from 0 (negative: from the last), or a text: its label.
+        label
+            Its label in the variable that has the attribute `cf_role`; numbers may be labels, too.
+        dim
+            The dimension of the instances, if the dataset does not say it, or has several.
+
+        Raises
+        ------
+        SelectionError
+            If there is no such instance, or no telling what the instances are.
+        FormatError
+            If counts or indices contradict the dimensions.
+
+        Examples
+        --------
+        >>> ds.insitu.instance("Halley").temp.plot()  # doctest: +SKIP
+        >>> ds.insitu.instance(0).obs.size  # doctest: +SKIP
+        """
+        from insitu.xarray_bridge.instances import select_instance
+
+        return select_instance(self._dataset, instance, label, dim)
+
+    def expand_gathered(self, dim: str | None = None, *, sizes: Mapping[str, int] | None = None) -> xarray.Dataset:
+        """Return the dataset with what CF's compression by gathering has left out as missing values.
+
+        Variables get the dimensions of the grid that the attribute `compress` of the list variable
+        names. Only that list is read; the rest stays virtual, and can be saved.
+
+        Parameters
+        ----------
+        dim
+            The gathered dimension; all if not given.
+        sizes
+            Lengths of dimensions of the grid that no variable has.
+
+        Raises
+        ------
+        SelectionError
+            If nothing is gathered, or how long a dimension of the grid is is unknown.
+        FormatError
+            If the list names places that the grid does not have, or one twice.
+        """
+        from insitu.xarray_bridge.gathering import expand_gathered
+
+        return expand_gathered(self._dataset, dim, sizes)
+
+    def name_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with the descriptions of its bands as labels: `ds.sel(band="red")`.
+
+        Raises
+        ------
+        SelectionError
+            If bands have no descriptions, or two the same.
+        """
+        from insitu.xarray_bridge.bands import name_bands
+
+        return name_bands(self._dataset)
+
+    def split_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with a variable for each band, virtual as before.
+
+        They are `band_1`, … and have the attributes that rioxarray gives them with `band_as_variable=True`;
+        after `name_bands()` they are called by their names.
+        """
+        from insitu.xarray_bridge.bands import split_bands
+
+        return split_bands(self._dataset)
 
     def report(self) -> Report:
         """Return a report of how files differ, which were left out, and what did not fuse."""
@@ -396,6 +525,65 @@ class InsituAccessor:
 
             return quantile(self._dataset, q, dim, skipna=skipna, keep_attrs=keep_attrs)
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
+
+    def best(self, as_of: Any = None) -> xarray.Dataset:
+        """Return for every valid time the newest run of a forecast collection that has it.
+
+        Nothing is read. Of runs that lack some variables at a time (precipitation at lead time 0),
+        those count first that have most.
+
+        Parameters
+        ----------
+        as_of
+            What was known then: runs with later reference times do not count. A date or a text like
+            `"2024-03-01T06"`, as in `ds.sel(time=slice(None, as_of))`.
+
+        Returns
+        -------
+        xarray.Dataset
+            Along `valid_time`, with the reference time and the lead time of each as coordinates.
+
+        Examples
+        --------
+        >>> ds = insitu.open_forecasts("runs/*.grib2")  # doctest: +SKIP
+        >>> ds.insitu.best().t2m.sel(latitude=52, longitude=5).plot()  # doctest: +SKIP
+        """
+        return self._forecasts().best(as_of)
+
+    def constant_lead(self, lead: Any) -> xarray.Dataset:
+        """Return one lead time of every run that has it, along `valid_time`.
+
+        Parameters
+        ----------
+        lead
+            The lead time: hours, or a duration such as `"36h"`.
+        """
+        return self._forecasts().constant_lead(lead)
+
+    def run(self, time: Any = None) -> xarray.Dataset:
+        """Return the lead times of one run that it has, along `valid_time`.
+
+        Parameters
+        ----------
+        time
+            The reference time of the run; the newest if not given.
+        """
+        return self._forecasts().one_run(time)
+
+    def at_valid_time(self, time: Any) -> xarray.Dataset:
+        """Return what every run says of one valid time, along the reference time.
+
+        Parameters
+        ----------
+        time
+            The valid time.
+        """
+        return self._forecasts().at_valid_time(time)
+
+    def _forecasts(self) -> Forecasts:
+        from insitu.xarray_bridge.forecast_views import Forecasts
+
+        return Forecasts.of(self._dataset)
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,7 @@ from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import find_lazy_array
 from insitu.xarray_bridge.template_dataset import named_dims
 
-__all__ = ["DatasetExplanation", "explain_dataset", "explain_variable"]
+__all__ = ["DatasetExplanation", "explain_dataset", "explain_tree", "explain_variable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,20 @@ def explain_dataset(dataset: xarray.Dataset, reduction: str | None, dim: Any) ->
     chosen = [name for name in names if dims <= set(dataset[name].dims)]
     virtual = [name for name in chosen if find_lazy_array(dataset.variables[name]) is not None]
     return DatasetExplanation({str(name): explain_variable(dataset[name], reduction, dim) for name in virtual})
+
+
+def explain_tree(groups: Mapping[str, xarray.Dataset], reduction: str | None, dim: Any) -> DatasetExplanation:
+    """Return the same of all groups by path; of a reduction, of those that have its dimensions."""
+    _check_reduction(reduction, dim)
+    dims = set(named_dims(dim, ()))
+    there = {path: dataset for path, dataset in groups.items() if dims <= set(dataset.dims)}
+    if not there:
+        raise ValueError(f"no group has the dimensions {', '.join(sorted(map(str, dims)))}")
+    found: dict[str, Explanation] = {}
+    for path, dataset in there.items():
+        explained = explain_dataset(dataset, reduction, dim).variables
+        found |= {f"{path}/{name}".lstrip("/"): one for name, one in explained.items()}
+    return DatasetExplanation(found)
 
 
 def _check_reduction(reduction: str | None, dim: Any) -> None:

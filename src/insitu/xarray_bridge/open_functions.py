@@ -1,4 +1,4 @@
-"""`open_dataset`, `open_mfdataset`, `open_datatree`, `open_groups`: the functions that users call.
+"""`open_dataset`, `open_mfdataset`, `open_datatree`, `open_mfdatatree`, `open_groups`: the functions that users call.
 
 They import what does the work when they are called. So a program that names them starts without
 waiting for xarray and for the modules that open files.
@@ -7,7 +7,7 @@ waiting for xarray and for the modules that open files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from insitu.forking import import_before_fork
 from insitu.open_options import DEFAULT, Verify
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from insitu.active.placement import Servers
     from insitu.reading import ChunkCache
 
-__all__ = ["open_dataset", "open_datatree", "open_groups", "open_mfdataset"]
+__all__ = ["open_dataset", "open_datatree", "open_forecasts", "open_groups", "open_mfdataset", "open_mfdatatree"]
+
+_GROUPS_HAVE_VARIABLES = "unexpected keyword argument 'variables': groups have variables of their own"
 
 
 def open_dataset(
@@ -108,11 +110,15 @@ def open_mfdataset(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    forecasts: bool | Mapping[str, str] = False,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
     join: str = DEFAULT,
     combine_attrs: str | Callable[..., Any] = "override",
+    pad: bool = False,
     attrs_file: Any = None,
     preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None = None,
     variables: Sequence[str] | None = None,
@@ -148,10 +154,28 @@ def open_mfdataset(
         lists.
     concat_dim
         With `combine="nested"`: the dimension (one for each level of nesting). A mapping
-        `{"member": how}` makes a new dimension from the files' names: `how` is a regular expression
-        (its first group is the label), a function of the path, or a list of labels.
+        `{"member": how}` makes a new dimension: `how` is a regular expression for the files' names
+        (its first group is the label), a function of the path, a list of labels, or what in each file
+        gives the label: `"attr:source_id"`, a global attribute, or `"var:realization"`, a variable of
+        a single value.
+    forecasts
+        Whether files are forecasts, or the names of their axes: see `open_forecasts`.
+    overlap
+        Which file gives a label that several have: `"first"` or `"last"` in the order given,
+        `"newest"`: the one written last, by a date in the attributes if all files have it
+        (`date_modified`, `creation_date`, `date_created`, …), else by the time of the object;
+        `"error"`: none may. None: as in xarray, which combines no such files. What is shadowed is
+        never read.
+    expect
+        The spacing of the labels: an offset of pandas (`"1D"`, `"6h"`, `"MS"`), a number, or a
+        mapping of dimensions to these. Labels that no file has are there, with missing values; a
+        label off the grid is an error.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
+    pad
+        Whether files of different lengths are padded with missing values at their end, to the longest,
+        along the dimensions that they are not joined along. Labels and other coordinates that differ
+        between files by that get the dimension that the files are joined along.
     preprocess
         Called with each file's dataset. Structural changes and arithmetic stay virtual. Other
         computed variables are read if they are small; larger ones become Dask arrays. Of what is
@@ -193,9 +217,137 @@ def open_mfdataset(
     return dataset
 
 
+def open_forecasts(
+    paths: Any,
+    *,
+    time: Any = None,
+    step: Any = None,
+    number: Any = None,
+    names: Mapping[str, str] | None = None,
+    concat_dim: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> xarray.Dataset:
+    r"""Open the files of forecasts as one dataset along reference time, lead time and member.
+
+    Where a file stands along these is said by keys of GRIB, by the standard names of CF
+    (`forecast_reference_time`, `forecast_period`, `realization`), by an index beside a GRIB file
+    (`.idx` of NCEP, `.index` of ECMWF), which is then given instead of that file, or by `time`,
+    `step` and `number`. Lead times that a run does not have are missing values. Views that stay
+    virtual: `ds.insitu.best()`, `constant_lead(…)`, `run(…)`, `at_valid_time(…)`.
+
+    Parameters
+    ----------
+    paths
+        As for `open_mfdataset`; one file may hold any part: a field, a run, a table of runs.
+    time, step, number
+        What says the reference time, the lead time and the member, where files do not say it in a
+        usual way: a regular expression for their names (its first group; digits of a lead time are
+        hours), `"attr:NAME"`, a global attribute, `"var:NAME"`, a variable of a single value, or a
+        function of the path.
+    names
+        Other names of the axes: `{"time": "run", "step": "lead", "number": "member"}`.
+    concat_dim
+        Further dimensions: `{"model": "attr:source_id"}`, as for `open_mfdataset`.
+    **how
+        As for `open_mfdataset`: `group` (a GRIB file of several levels has one for each), `overlap`
+        (which file counts if several have a lead time of a run; an error if not given), `expect`
+        (`{"time": "6h"}`: runs that are missing are there, without values), `errors`, …
+
+    Returns
+    -------
+    xarray.Dataset
+        With dimensions (`number`,) `time`, `step` and those of the fields, and the coordinate
+        `valid_time`; a single member is no dimension.
+
+    Examples
+    --------
+    >>> ds = insitu.open_forecasts("gfs/*.idx", group="heightAboveGround_2")  # doctest: +SKIP
+    >>> ds = insitu.open_forecasts("runs/*.nc", time=r"_(\d{10})_", step=r"_f(\d{3})")  # doctest: +SKIP
+    """
+    rules = {"time": time, "step": step, "number": number}
+    rules = {**{dim: rule for dim, rule in rules.items() if rule is not None}, **(concat_dim or {})}
+    return open_mfdataset(paths, forecasts=names or True, concat_dim=rules or None, **how)
+
+
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
     tree: xarray.DataTree = _load("opening").to_datatree(open_groups(url, **how), url)
+    return tree
+
+
+def open_mfdatatree(
+    paths: Any,
+    *,
+    combine: str = "by_coords",
+    concat_dim: Any = None,
+    overlap: Literal["error", "first", "last", "newest"] | None = None,
+    expect: Any = None,
+    compat: str = DEFAULT,
+    data_vars: str | Sequence[str] | None = DEFAULT,
+    coords: str | Sequence[str] = DEFAULT,
+    join: str = DEFAULT,
+    combine_attrs: str | Callable[..., Any] = "override",
+    by_group: Mapping[str, Mapping[str, Any]] | None = None,
+    preprocess: Callable[[xarray.DataTree], xarray.DataTree] | None = None,
+    errors: str = "raise",
+    parallel: Any = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+    resume: bool | None = None,
+    group: str | None = None,
+    format: str | None = None,
+    chunks: Any = None,
+    cache: ChunkCache | int | bool | None = None,
+    active: Servers | None = None,
+    active_required: bool = False,
+    verify: Verify = "read",
+    allow_local: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **decode: Any,
+) -> xarray.DataTree:
+    """Open many files with all their groups as one tree of virtual arrays.
+
+    Each group is combined as `open_mfdataset` combines files, with the labels that it inherits from
+    the groups above it in its file. All groups are found in one scan. Where files lack a group, its
+    values are missing; a group without variables has the attributes of its files.
+
+    Parameters
+    ----------
+    paths
+        As for `open_mfdataset`.
+    combine, concat_dim, overlap, expect, compat, data_vars, coords, join, combine_attrs
+        As for `open_mfdataset`, for all groups. What labels a new dimension may lie in any group:
+        `{"time": "attr:what/date"}`.
+    by_group
+        Other values of these for some groups: a mapping of paths or patterns to options, as in
+        `{"sweep_*": {"combine": "nested", "concat_dim": "time"}}`. `*` stands for any name or a part
+        of one, `/` is the root, `a/**` is `a` with all groups below it. Of several patterns the
+        later one counts.
+    preprocess
+        Called with the tree of each file; returns another one.
+    errors
+        As for `open_mfdataset`. With `"warn"` and `"skip"` a group is left out, too, whose files
+        cannot be joined or that does not fit below the groups above it. `tree.insitu.report()`
+        names what was left out.
+    group
+        The group that is the root of the tree.
+    parallel, progress, resume
+        As for `open_mfdataset`.
+    format, chunks, cache, active, active_required, verify, allow_local, storage_options, **decode
+        As for `open_dataset`.
+
+    Returns
+    -------
+    xarray.DataTree
+        One tree.
+
+    Examples
+    --------
+    >>> tree = insitu.open_mfdatatree("volumes/*.h5", combine="nested", concat_dim="volume")  # doctest: +SKIP
+    """
+    if "variables" in decode:
+        raise TypeError(_GROUPS_HAVE_VARIABLES)
+    options = options_of_call(locals(), decode)
+    tree: xarray.DataTree = _load("open_many_trees").open_combined_tree(paths, options)
     return tree
 
 
@@ -204,7 +356,7 @@ def open_groups(
 ) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path. Takes what `open_datatree` takes."""
     if "variables" in how:
-        raise TypeError("unexpected keyword argument 'variables': groups have variables of their own")
+        raise TypeError(_GROUPS_HAVE_VARIABLES)
     options = options_of_call(locals(), how)
     groups: dict[str, xarray.Dataset] = _load("opening").open_every_group(url, options)
     return groups

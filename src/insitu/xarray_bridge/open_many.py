@@ -10,7 +10,8 @@ from typing import Any
 import xarray
 
 from insitu.archive import Archive
-from insitu.combining.file_names import expand_paths, labels_from_names
+from insitu.combining.file_names import expand_paths, labels_of_files
+from insitu.combining.files_table import FilesTable
 from insitu.combining.portion import ScannedFiles
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
@@ -30,7 +31,7 @@ from insitu.xarray_bridge.preprocess_computed import (
     with_context,
 )
 
-__all__ = ["open_combined"]
+__all__ = ["count_files", "open_combined"]
 
 
 def open_combined(paths: Any, options: OpenOptions) -> xarray.Dataset:
@@ -46,7 +47,9 @@ def open_combined(paths: Any, options: OpenOptions) -> xarray.Dataset:
         rules = recipe.rules(make_loader(storage_options))
         if not any(has_computed_variable(item) for item in found):
             return recipe.combine_found(found, places, urls, rules.load, errors)
-        named = labels_from_names(urls, concat_dim) if isinstance(concat_dim, Mapping) else None
+        named = None
+        if isinstance(concat_dim, Mapping):
+            named = labels_of_files(urls, concat_dim, FilesTable.of(found).given)
         at = places if options.combine.combine == "nested" else None
         context = ReadContext(None, storage_options)
         computed.append(combine_with_xarray(found, at, recipe.concat_dims(), named, rules, errors, context))
@@ -56,7 +59,7 @@ def open_combined(paths: Any, options: OpenOptions) -> xarray.Dataset:
         paths,
         options,
         many=True,
-        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, _count_files(paths)),
+        finish=None if preprocess is None else _Preprocess(preprocess, storage_options, count_files(paths)),
         combine_found=None if preprocess is None else combine_found,
     )
     if options.show.auto_complex and not computed:
@@ -88,8 +91,9 @@ def _attributes_of_file(path: Any, archive: Archive) -> Mapping[str, Any]:
     return found.attributes
 
 
-def _count_files(nested: Any) -> int:
-    return sum(map(_count_files, nested)) if isinstance(nested, list) else 1
+def count_files(nested: Any) -> int:
+    """Return how many files nested lists hold."""
+    return sum(map(count_files, nested)) if isinstance(nested, list) else 1
 
 
 @dataclass(frozen=True, slots=True)

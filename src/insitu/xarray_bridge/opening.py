@@ -14,6 +14,7 @@ from insitu.formats import InsituWarning
 from insitu.open_options import OpenOptions, ShowOptions
 from insitu.reading import ChunkCache, ReadContext
 from insitu.reading.value_cache import Owner, default_value_cache
+from insitu.scanning.group_tree import images_beside
 from insitu.scanning.member import Member
 from insitu.sources import redact_url
 from insitu.xarray_bridge import accessor, array_accessor, tree_accessor  # noqa: F401 - imported to register the accessors
@@ -25,6 +26,7 @@ from insitu.xarray_bridge.origin import Origin
 __all__ = [
     "context_of",
     "dataset_from_archive",
+    "dataset_of",
     "no_variables_message",
     "open_every_group",
     "open_one",
@@ -41,17 +43,17 @@ def open_one(url: Any, options: OpenOptions) -> xarray.Dataset:
     member = archive.member()
     if member.groups:
         warnings.warn(no_variables_message(member, options.scan.group), InsituWarning, stacklevel=3)
-    return _dataset_of(member, archive, context_of(archive, options.read.cache), options.show)
+    return dataset_of(member, archive, context_of(archive, options.read.cache), options.show)
 
 
 def dataset_from_archive(archive: Archive, *, group: str = "", **show: Any) -> xarray.Dataset:
     """Return one group of an archive as a dataset of virtual arrays, or of Dask arrays: `show` are
     `chunks`, `inline_array`, `create_default_indexes`.
     """
-    return _dataset_of(archive.member(group), archive, context_of(archive), ShowOptions(**show))
+    return dataset_of(archive.member(group), archive, context_of(archive), ShowOptions(**show))
 
 
-def _dataset_of(member: Member, archive: Archive, context: ReadContext, show: ShowOptions) -> xarray.Dataset:
+def dataset_of(member: Member, archive: Archive, context: ReadContext, show: ShowOptions) -> xarray.Dataset:
     """Return a member of an archive as a dataset, which can be saved with the archive."""
     if show.auto_complex:
         check_complex(member)
@@ -78,7 +80,8 @@ def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTr
         try:
             tree = xarray.DataTree.from_dict(groups)
         except ValueError:
-            tree = xarray.DataTree.from_dict(_with_images_beside(groups))
+            beside: dict[str, xarray.Dataset] = images_beside(groups, _only_attributes)
+            tree = xarray.DataTree.from_dict(beside)
     except ValueError as problem:
         raise UnsupportedError(
             "the groups do not make a tree: xarray requires a group to have the labels of its "
@@ -92,27 +95,15 @@ def to_datatree(groups: Mapping[str, xarray.Dataset], url: Any) -> xarray.DataTr
     return tree
 
 
-def _with_images_beside(groups: Mapping[str, xarray.Dataset]) -> dict[str, xarray.Dataset]:
-    """Return groups with each image that has overviews or pages in a group of its own beside them."""
-    found = {}
-    for path, group in groups.items():
-        inside = f"{path.rstrip('/')}/"
-        names = [own for below, own in _NAMES_OF_IMAGES.items() if inside + below in groups]
-        found[path] = xarray.Dataset(attrs=group.attrs) if names else group
-        if names:
-            found[inside + names[0]] = group
-    return found
-
-
-_NAMES_OF_IMAGES = {"overview_0": "full_resolution", "page_1": "page_0"}
-"""First of the groups below an image: the name of the image beside them."""
+def _only_attributes(group: xarray.Dataset) -> xarray.Dataset:
+    return xarray.Dataset(attrs=group.attrs)
 
 
 def open_every_group(url: Any, options: OpenOptions) -> dict[str, xarray.Dataset]:
     """Open every group of an archive as a dataset, by path."""
     archive = Archive.open_with(url, options, many=False)
     context = context_of(archive, options.read.cache)
-    return {f"/{path}": _dataset_of(member, archive, context, options.show) for path, member in archive.all_members()}
+    return {f"/{path}": dataset_of(member, archive, context, options.show) for path, member in archive.all_members()}
 
 
 def no_variables_message(member: Member, group: str | None) -> str:

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from os import PathLike
-from typing import Any
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
 
 import xarray
 
 from insitu import maintenance
 from insitu.archive import Archive
 from insitu.combining.recipe import Recipe
+from insitu.errors import VariableError
 from insitu.model import VirtualGroup
 from insitu.model.description import format_bytes
-from insitu.model.group import nest_groups
+from insitu.model.group import hint_for_names, nest_groups
 from insitu.xarray_bridge.accessor import InsituAccessor
+from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.origin import Origin
 
-__all__ = ["InsituTreeAccessor"]
+if TYPE_CHECKING:
+    from insitu.combining.survey import Report
+    from insitu.lazy_array.explain import Explanation
+    from insitu.references import AppendReport
+    from insitu.xarray_bridge.explain_dataset import DatasetExplanation
+
+__all__ = ["InsituTreeAccessor", "TreeReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeReport:
+    """How the files of each group of a tree differ."""
+
+    groups: Mapping[str, Report]
+    """By path."""
+    left_out: Mapping[str, str]
+    """Groups that could not be combined, and why."""
+
+    def __str__(self) -> str:
+        lines = [f"{path}: {str(report).replace(chr(10), chr(10) + '  ')}" for path, report in self.groups.items()]
+        return "\n".join([*lines, *(f"/{path}: left out: {why}" for path, why in self.left_out.items())])
+
+    __repr__ = __str__
 
 
 class InsituTreeAccessor:
@@ -26,9 +51,11 @@ class InsituTreeAccessor:
     def __init__(self, tree: xarray.DataTree) -> None:
         self._tree = tree
         self._origins: dict[str, Origin] = {}
+        self.archive: Archive | None = None
+        """What `open_mfdatatree` opened; None for other trees."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_origins": {}}  # archives hold open objects, which cannot travel
+        return {**self.__dict__, "_origins": {}, "archive": None}  # archives hold open objects, which cannot travel
 
     def set_origin(self, archive: Archive) -> None:
         """Record the archive that the tree was opened from; trees made from it have none."""
@@ -60,6 +87,49 @@ class InsituTreeAccessor:
         """The files behind it."""
         return list(dict.fromkeys(url for _, group in self._groups() for url in group.sources))
 
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The files of each group that has chunks, by its path: some files may lack a group."""
+        every = ((f"/{path}", group.sources) for path, group in self._groups())
+        return {path: sources for path, sources in every if sources}
+
+    def report(self) -> TreeReport:
+        """Return a report of how the files of each group differ, which were left out, and what did not
+        fuse.
+        """
+        if self.archive is None:
+            raise ValueError(
+                "only the very tree that insitu.open_mfdatatree returned has a report, not those made from it"
+            )
+        surveys = self.archive.group_surveys
+        if callable(surveys):
+            surveys = self.archive.group_surveys = surveys()
+        return TreeReport({f"/{path}": one.report() for path, one in surveys.items()}, self.archive.member().problems)
+
+    def explain(
+        self, variable: str | None = None, reduction: str | None = None, dim: Any = None
+    ) -> Explanation | DatasetExplanation:
+        """Return how the values of a variable, or of all virtual variables, come about: see
+        `ds.insitu.explain`.
+
+        Parameters
+        ----------
+        variable
+            The path of a variable; by default all of all groups.
+        reduction, dim
+            Name of a statistic, and along which dimension(s). Of several groups those count that
+            have the dimensions.
+        """
+        from insitu.xarray_bridge.explain_dataset import explain_tree, explain_variable
+
+        groups = {path: group._dataset for path, group in self._groups()}
+        if variable is None:
+            return explain_tree(groups, reduction, dim)
+        path, _, name = variable.strip("/").rpartition("/")
+        if path not in groups or name not in groups[path]:
+            raise VariableError(f"no variable {variable!r}", hint=hint_for_names(self.virtual, [variable]))
+        return explain_variable(groups[path][name], reduction, dim)
+
     def tree(self) -> VirtualGroup:
         """Return all groups with their virtual arrays; values in memory are inline."""
         return nest_groups({path: group.tree() for path, group in self._groups()})
@@ -77,10 +147,7 @@ class InsituTreeAccessor:
 
         `insitu.open_datatree(target)` opens them again.
         """
-        options = storage_options
-        if options is None:
-            every = [given for _, group in self._groups() if (given := group._options(None))]
-            options = {key: value for given in every for key, value in given.items()} or None
+        options = self._options(storage_options)
         groups, origins = dict(self._groups()), self._origins
         if groups.keys() == origins.keys() and all(
             origins[path].is_unchanged(groups[path]._dataset) for path in groups
@@ -92,6 +159,29 @@ class InsituTreeAccessor:
         maintenance.save_tree(
             self.tree(), target, format=format, mode=mode, recipe=recipe, storage_options=options, **how
         )
+
+    def append(
+        self, target: str | PathLike[str], dim: str, *, storage_options: Mapping[str, Any] | None = None, **how: Any
+    ) -> AppendReport:
+        """Append all groups to a saved tree, along a dimension.
+
+        Groups that are joined along another dimension, by the recipe of the saved tree, grow along
+        that. Otherwise as `ds.insitu.append`.
+        """
+        groups = {path: to_member(group._dataset) for path, group in self._groups()}
+        root = groups.pop("")
+        options = self._options(storage_options)
+        files = [] if self.archive is None else [url for url in self.archive.urls if isinstance(url, str)]
+        return maintenance.append_groups(
+            replace(root, below=groups), fspath(target), dim, files=files, storage_options=options, **how
+        )
+
+    def _options(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return the given options; else those that the arrays of all groups are read with."""
+        if given is not None:
+            return given
+        every = [own for _, group in self._groups() if (own := group._options(None))]
+        return {key: value for own in every for key, value in own.items()} or None
 
     def __repr__(self) -> str:
         return (

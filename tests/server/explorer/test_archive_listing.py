@@ -19,6 +19,7 @@ import zarr
 from obstore.store import HTTPStore
 
 import insitu
+from fixtures.tree_products import write_swath_product
 from server.explorer.client import Explorer
 from server.serving import Server
 
@@ -109,6 +110,23 @@ def test_a_pattern_over_zarr(server: Server, folder: Path) -> None:
             np.testing.assert_array_equal(found.tas.values, truth.tas.values)
     finally:
         link.unlink()
+
+
+def test_patterns_of_files_with_groups(server: Server, root: Path) -> None:
+    place = root / "swaths"
+    place.mkdir()
+    for number in range(3):
+        write_swath_product(place / f"swath_{number}.nc", number, number != 1)
+    explorer = Explorer(server, f"{place}/swath_*.nc")
+    groups = {group["path"] for group in explorer.json("archive")["groups"]}
+    name = "PRODUCT/SUPPORT_DATA/DETAILED_RESULTS/fit"
+    assert {"PRODUCT", "PRODUCT/SUPPORT_DATA/DETAILED_RESULTS"} <= groups
+    tree = insitu.open_mfdatatree(f"{place}/swath_*.nc")
+    found = explorer.picture("line", variable=name, dim="time", index={"scanline": 1, "ground_pixel": 2})
+    np.testing.assert_array_equal(found.arrays["values"], tree[name].values[:, 1, 2])
+    viewed = server.get(f"/zarr{place}/swath_*.nc!/{name}/zarr.json").json
+    assert viewed["shape"] == list(tree[name].shape)
+    assert viewed["dimension_names"] == list(tree[name].dims)
 
 
 def root_link(folder: Path) -> Path:

@@ -82,6 +82,11 @@ class OpenedArchive:
         """Files of a combination that could not be opened, and why."""
         return self.archive.survey.left_out if isinstance(self.archive.survey, Survey) else {}
 
+    @property
+    def left_out_groups(self) -> Mapping[str, str]:
+        """Groups that the files of a combination do not make, and why."""
+        return self.archive.member().problems if self.archive.location is None else {}
+
 
 class ArchiveOpener:
     """Opens archives for clients, after checking that they may read them.
@@ -111,7 +116,7 @@ class ArchiveOpener:
             return [content_version(file) for file in self._files(locations, options)]
 
         def make() -> OpenedArchive:
-            archive = Archive.open(locations, errors="skip", storage_options=options)
+            archive = Archive.open(locations, tree=True, errors="skip", storage_options=options)
             members = {}
             for path, member in archive.all_members():
                 check_deadline()

@@ -74,6 +74,8 @@ def _notes(archive: OpenedArchive) -> Iterator[dict[str, str]]:
             yield {"path": "", "text": f"{len(archive.left_out) - number} further files are left out"}
             break
         yield {"path": url, "text": f"the file is left out: {public_message(InsituError(reason))}"}
+    for path, reason in archive.left_out_groups.items():
+        yield {"path": f"/{path}", "text": f"the group is left out: {public_message(InsituError(reason))}"}
     for path, member in archive.members.items():
         yield from ({"path": path or "/", "text": text} for text in detail_notes(member.details))
         for name, variable in member.variables.items():

@@ -74,8 +74,13 @@ export function pythonSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
   const many = urls.length > 1 || isPattern(urls[0]);
   const what = urls.length > 1 ? `[${urls.map(python).join(", ")}]` : python(urls[0]);
-  const group = plane.variable.group ? `, group=${python(plane.variable.group)}` : "";
-  return `import insitu\n\nds = insitu.${many ? "open_mfdataset" : "open_dataset"}(${what}${group})\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
+  const inside = plane.variable.group;
+  const group = inside ? `, group=${python(inside)}` : "";
+  // A group of many files has the labels of the groups above it in a tree only.
+  const opened = many
+    ? inside ? `open_mfdatatree(${what})[${python(inside)}].to_dataset()` : `open_mfdataset(${what})`
+    : `open_dataset(${what}${group})`;
+  return `import insitu\n\nds = insitu.${opened}\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
 }
 
 /**

@@ -1,0 +1,213 @@
+"""Changes of a saved archive that was combined with all its groups: append, drop, refresh.
+
+New files are scanned and joined to what is saved, group by group. Where what is saved does not say
+which part of each group came from which file, all files are scanned and combined anew: an archive is
+always what opening its files by its recipe gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from insitu.combining.recipe import Recipe
+from insitu.errors import CombineError, UnsupportedError
+from insitu.maintenance.append_files import append_to_icechunk, check_compatible, empty_append_report
+from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
+from insitu.maintenance.rebuild import join_in_order
+from insitu.model import VirtualGroup
+from insitu.model.group import nest_groups
+from insitu.open_options import RunOptions
+from insitu.scanning.file_labels import label_rules
+from insitu.scanning.member import Load, Member
+from insitu.scanning.saved_members import tree_from_member
+from insitu.scanning.scan_member import Job, make_loader
+
+if TYPE_CHECKING:
+    from insitu.combining.portion import ScannedFiles
+    from insitu.references import AppendReport
+
+__all__ = ["append_groups", "combine_anew", "drop_from_tree", "tree_from_root"]
+
+
+class _UnknownPlaceError(Exception):
+    """What is saved cannot be joined with new files as a whole: they belong between parts of it, or
+    some lack groups.
+    """
+
+
+def tree_from_root(root: Member) -> VirtualGroup:
+    """Return all groups of a combined tree as they are saved."""
+    return nest_groups({path: tree_from_member(member) for path, member in root.walk()})
+
+
+def combine_anew(
+    files: Sequence[str], recipe: Recipe, storage_options: Mapping[str, Any] | None = None, errors: str = "raise"
+) -> Member:
+    """Return the root of the tree that files make by a recipe; all of them are scanned.
+
+    Raises
+    ------
+    CombineError
+        If the recipe does not say how, or the files lie in a grid of lists, which it does not keep.
+    """
+    from insitu.combining.combine import combine  # imports xarray and pandas
+
+    options = recipe.for_more_files(errors=errors, storage_options=storage_options)
+    if len(recipe.concat_dims()) > 1:
+        raise CombineError(f"the files lie in a grid of {' × '.join(map(str, recipe.new_dims()))}", hint=COMBINE_ANEW)
+    job = Job(options.scan, options.decode, labels=label_rules(recipe.options.combine))
+    return combine(files, [(number,) for number in range(len(files))], job, recipe, RunOptions()).member
+
+
+def append_groups(
+    root: Member,
+    target: str,
+    dim: str,
+    *,
+    files: Sequence[str] = (),
+    relative: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> AppendReport:
+    """Add what files hold in all their groups to a saved archive: see `append_member`.
+
+    Parameters
+    ----------
+    root
+        The root of the tree that the new files make.
+    target, dim, relative, storage_options
+        See `append_member`. Groups that are joined along another dimension grow along that.
+    files
+        The new files; those that the tree names if not given.
+    """
+    from insitu import references
+    from insitu.references import AppendReport
+
+    if references.detect_format(target) == "icechunk":
+        return append_to_icechunk(root, target, dim, storage_options)
+    load, added = make_loader(storage_options), tuple(files) or tuple(s.url for s in tree_from_root(root).sources)
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        recipe: Recipe = opened.recipe(Recipe)
+        saved = _saved_root(opened.tree, load, target)
+        known = recipe.files or tuple(source.url for source in opened.tree.sources)
+        if added and set(known).issuperset(added):
+            return empty_append_report(target, dim, added)
+        try:
+            whole = _join_groups(saved, root, dim, target, recipe, load)
+        except _UnknownPlaceError:
+            if not recipe.files:
+                raise CombineError("the new files belong between parts of the archive", hint=COMBINE_ANEW) from None
+            whole = combine_anew([*recipe.files, *added], recipe, storage_options)
+        except CombineError as problem:
+            raise CombineError(
+                f"the new files do not match those of {target}: {problem.message}",
+                hint=problem.hint or COMBINE_ANEW,
+                **{"url": next(iter(added), None), **problem.place},
+            ) from problem
+        longer = replace(recipe, files=(*recipe.files, *added)).to_document() if recipe.files else None
+        if opened.replace(tree_from_root(whole), relative=relative, recipe=longer):
+            return AppendReport(target, dim, _growth(saved, whole, dim), added, ())
+    raise lost_race_error(target)
+
+
+def drop_from_tree(
+    target: str,
+    urls: Collection[str],
+    replacement: Sequence[str] = (),
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Take files out of a saved tree, and put others in their place: see `drop`."""
+    from insitu import references
+    from insitu.maintenance.dropping import find_source
+
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        recipe: Recipe = opened.recipe(Recipe)
+        chosen = tuple(find_source(recipe.files, url, target) for url in urls)
+        at = min(map(recipe.files.index, chosen), default=0)
+        files = [*recipe.files[:at], *replacement, *(url for url in recipe.files[at:] if url not in chosen)]
+        if not files:
+            raise UnsupportedError(
+                "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
+            )
+        whole = combine_anew(files, recipe, storage_options)
+        fewer = replace(recipe, files=tuple(files)).to_document()
+        if opened.replace(tree_from_root(whole), recipe=fewer):
+            return chosen
+    raise lost_race_error(target)
+
+
+def _saved_root(tree: VirtualGroup, load: Load, url: str) -> Member:
+    """Return the root of a saved tree."""
+    groups = {path: read_saved_member(group, load, url) for path, group in tree.walk()}
+    root = groups.pop("")
+    return replace(root, below=groups, groups=())
+
+
+def _join_groups(saved: Member, new: Member, dim: str, target: str, recipe: Recipe, load: Load) -> Member:
+    """Return a saved tree and one of new files joined."""
+    from insitu.combining.combine_groups import combine_groups  # imports xarray and pandas
+
+    def combine_one(path: str, found: ScannedFiles, own: Recipe) -> Member:
+        members = [item for item in found if isinstance(item, Member)]
+        along = _growing_dim(members, dim, own)
+        if len(members) == 1:
+            if along is not None and own.grid_dims() and members[0].index(along) is None:
+                raise _UnknownPlaceError
+            return members[0]
+        if own.options.combine.places_labels or _is_between(members[0], members[1], along, own):
+            raise _UnknownPlaceError
+        if along is None:
+            return own.combine_found(found, [(0,), (1,)], [target, "new files"], load, "skip")
+        check_compatible(members[0], members[1], along, target, own)
+        return join_in_order(members, along, own, load)
+
+    root, _ = combine_groups([saved, new], recipe, combine_one, "raise")
+    return root
+
+
+def _is_between(saved: Member, new: Member, dim: str | None, recipe: Recipe) -> bool:
+    """Return whether labels of new files lie between those of an archive that is ordered by labels."""
+    one, other = (None, None) if dim is None or recipe.new_dims() else (saved.index(dim), new.index(dim))
+    if one is None or other is None or one.dtype != other.dtype or not len(one) or not len(other):
+        return False
+    if np.isin(other, one).any():
+        return False  # an error
+    return not bool(other.min() > one.max() or other.max() < one.min())
+
+
+def _growing_dim(members: Sequence[Member], dim: str, recipe: Recipe) -> str | None:
+    """Return the dimension along which a group grows; None if it is merged."""
+    if names := recipe.new_dims():
+        return dim if dim in names else names[0]
+    if recipe.grid_dims():
+        return None
+    if len(members) == 1 or dim in members[1].sizes:
+        return dim
+    one, other = members
+    differing = [
+        name
+        for name in other.sizes
+        if (labels := one.index(name)) is not None
+        and (own := other.index(name)) is not None
+        and labels.tolist() != own.tolist()
+    ]
+    return differing[0] if differing else None
+
+
+def _growth(saved: Member, whole: Member, dim: str) -> int:
+    """Return how many steps of a dimension were added, in the group that got most."""
+    before = dict(saved.walk())
+    return max(
+        (
+            member.sizes[dim] - (before[path].sizes.get(dim, 0) if path in before else 0)
+            for path, member in whole.walk()
+            if dim in member.sizes
+        ),
+        default=0,
+    )
