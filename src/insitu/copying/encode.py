@@ -26,6 +26,7 @@ __all__ = ["ObjectEncoder", "checksum_values"]
 
 Values = npt.NDArray[Any]
 Step = Callable[[Any], Any]
+CHECKED_BYTES = 1 << 20
 _MISSING = (1 << 64) - 1
 """Offset and length of a chunk that a shard does not have (Zarr V3, sharding codec)."""
 
@@ -79,9 +80,10 @@ def checksum_values(values: Values, before: int = 0) -> int:
     if values.dtype.hasobject:
         data: Any = "\0".join(map(str, values.reshape(-1))).encode("utf-8", "surrogateescape")
     else:
-        contiguous = np.ascontiguousarray(values)
-        data = contiguous.reshape(-1).view("u1").data if contiguous.size else b""
-    return int(google_crc32c.extend(before, bytes(data)))
+        data = np.ascontiguousarray(values).reshape(-1).view("u1").data if values.size else b""
+    for begin in range(0, len(data), CHECKED_BYTES):  # the library takes bytes, so each part is copied
+        before = int(google_crc32c.extend(before, bytes(data[begin : begin + CHECKED_BYTES])))
+    return before
 
 
 @lru_cache(maxsize=256)

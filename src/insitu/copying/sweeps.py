@@ -28,6 +28,9 @@ ones. The least recently used chunk is dropped, and chunks are used layer by lay
 """
 
 
+SHARE_OF_CHUNK = 32
+"""A chunk of the array between two passes should take no more than this part of the memory."""
+
 Box = tuple[slice, ...]
 
 
@@ -270,6 +273,10 @@ def _plan_two(
         one, other = written[axis], read[axis]
         # Boxes of both passes consist of whole chunks of the array between.
         between.append(min(other, whole) if one >= whole else one if other >= whole else math.gcd(one, other))
+    for axis in by_target:  # small enough for several to be encoded at a time
+        is_long = math.prod(between) * itemsize > room // SHARE_OF_CHUNK
+        if is_long and between[axis] == read[axis] and written[axis] >= shape[axis]:
+            between[axis] = min(sizes[axis], shape[axis])
     middle = tuple(between)
     first = _measure(shape, itemsize, source, written, _best_order(shape, written, source), kept_itemsize)
     if first.memory > room:

@@ -22,6 +22,7 @@ from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_items
 from insitu.expressions.nodes import Expression, stored_arrays
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, count_cells
 from insitu.model.description import format_bytes
+from insitu.reading.thread_pools import count_cores
 from insitu.reading.zarr_store.stored_chunks import StoredChunks, find_stored_chunks
 from insitu.zarr_metadata.keys import ChunkKeys
 from insitu.zarr_metadata.to_documents import array_documents
@@ -31,6 +32,8 @@ __all__ = ["TargetArray", "boxes_memory", "make_target_arrays"]
 
 PROCESS_BYTES = 160 << 20
 """What the interpreter and its libraries take, and the buffers of threads; of small budgets half is counted."""
+ENCODED_COPIES = 3
+"""Times the bytes of an object that a thread holds while it encodes one."""
 KEPT = "source"
 """The codec that means: those of the source, also where only readers of Python know them."""
 DEFAULT_CODECS = {"zarr": "zstd:3", "icechunk": "zstd:3", "netcdf": "zlib:4"}
@@ -195,6 +198,8 @@ def _make_array(form: StoredForm, options: CopyOptions, kind: str, time: str | N
             variable=form.path,
             hint="Give more memory, or smaller chunks",
         )
+    encoding_bytes = ENCODED_COPIES * count_cores() * math.prod(shards or chunks) * itemsize
+    room -= min(encoding_bytes, room // 2)
     passes = plan_passes(form.shape, itemsize, source_grid(node), shards or chunks, room, read_itemsize(node))
     return TargetArray(form, chunks, shards, encoding, passes, keys, through)
 
