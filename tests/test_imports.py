@@ -82,7 +82,7 @@ class Way(NamedTuple):
     """The program; `FILE` is an HDF5 file of a compressed variable and its times."""
     heavy: set[str]
     """Of the packages of others that take long to import, those that are needed."""
-    ours: set[str]
+    of_insitu: set[str]
     """Our packages."""
     most: int
     """Modules of ours."""
@@ -122,15 +122,15 @@ def test_only_what_is_needed(name: str, file: Path) -> None:
     """Neither pandas (times are decoded without it) nor xarray nor Arrow nor asyncio, unless a file needs them."""
     way = WAYS[name]
     code = way.code.replace("'FILE'", repr(str(file))).replace("FILE", repr(str(file)))
-    modules, ours = _imported_modules(code)
+    modules, of_insitu = _imported_modules(code)
     others = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
     assert others & set(HEAVY) == way.heavy
     assert "asyncio" not in modules
     if way.alone:
         assert {other for other in others if not other.startswith("_")} - CYTHON == way.heavy
         assert not modules & SLOW or name == "insitu --version"  # which asks for the versions of packages
-    assert {module.split(".")[1] for module in ours if "." in module} == way.ours
-    assert len(ours) <= way.most
+    assert {module.split(".")[1] for module in of_insitu if "." in module} == way.of_insitu
+    assert len(of_insitu) <= way.most
 
 
 CYTHON = {"cython_runtime"}
@@ -147,13 +147,13 @@ def test_opening_a_file(file: Path, engine: bool) -> None:
     plain = "xarray.Dataset({'tas': ('time', numpy.arange(4.0))}, {'time': numpy.arange(4)})"
     usual, _ = _imported_modules(f"import numpy, xarray\n{before}\nds = {plain}\nfloat(ds.tas[1])")
     code = f"import insitu, xarray\n{before}\nds = {opening.replace('FILE', repr(str(file)))}\nfloat(ds.tas[1])"
-    found, ours = _imported_modules(code)
+    found, of_insitu = _imported_modules(code)
     others = {module.partition(".")[0] for module in found - usual} - sys.stdlib_module_names
     assert {other for other in others if not other.startswith("_")} - CYTHON == {"imagecodecs"} - usual
     assert "xarray.computation.rolling" not in found  # imports numbagg and numba, where they are installed
-    packages = {module.split(".")[1] for module in ours if "." in module}
+    packages = {module.split(".")[1] for module in of_insitu if "." in module}
     assert packages == {*READING, "expressions", "lazy_array", "process_options", "xarray_bridge"} - {"verbs"}
-    assert len(ours) <= 230
+    assert len(of_insitu) <= 230
 
 
 def test_opening_functions_import_no_module_that_opens() -> None:

@@ -16,6 +16,7 @@ NAMES = [
     "errors",
     "open_dataset",
     "open_datatree",
+    "open_forecasts",
     "open_mfdataset",
     "open_mfdatatree",
     "options",

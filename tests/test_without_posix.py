@@ -133,7 +133,7 @@ def test_a_lock_of_windows_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
         order.append("first")
     thread.join(LONG)
     assert order == ["first", "second"]
-    assert locks.held == {}
+    assert locks.descriptor == {}
 
 
 def test_a_directory_of_windows_has_its_lock_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +143,8 @@ def test_a_directory_of_windows_has_its_lock_beside(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("insitu.references.atomic_write.os", WindowsOs())
     (tmp_path / "x.icechunk").mkdir()
     with lock_directory(str(tmp_path / "x.icechunk")):
-        assert len(locks.held) == 1
-    assert locks.held == {}
+        assert len(locks.descriptor) == 1
+    assert locks.descriptor == {}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.icechunk", "x.icechunk.lock"]
 
 
@@ -212,7 +212,7 @@ def test_a_directory_that_is_read_for_a_moment_is_replaced(
 def test_an_entry_of_the_scan_cache_that_is_open_stays_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows refuses to delete its lock file, and then no other file of it may be gone."""
     monkeypatch.setattr(scan_cache, "fcntl", None)
-    monkeypatch.setattr(scan_cache, "_held", {})
+    monkeypatch.setattr(scan_cache, "_descriptors", {})
     data = tmp_path / "a.nc"
     data.write_bytes(b"data")
     os.utime(data, (1, 1))
@@ -222,7 +222,7 @@ def test_an_entry_of_the_scan_cache_that_is_open_stays_whole(tmp_path: Path, mon
     found = cache.find("key", [str(data)])
     assert found is not None
     assert found.notes == {"a": 1}
-    (held,) = scan_cache._held.values()
+    (descriptor,) = scan_cache._descriptors.values()
     unlink = os.unlink
 
     def refuse(path: Any, **how: Any) -> None:
@@ -234,7 +234,7 @@ def test_an_entry_of_the_scan_cache_that_is_open_stays_whole(tmp_path: Path, mon
     before = sorted(path.name for path in tmp_path.rglob("*"))
     assert cache.clear() > 0
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
-    os.close(held)
+    os.close(descriptor)
     monkeypatch.setattr(os, "unlink", unlink)
     assert cache.clear() == 0
     assert cache.find("key", [str(data)]) is None

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from insitu.reading import ChunkCache
     from insitu.sources import trace
     from insitu.verbs import read, reduce, scan, zarr_store
-    from insitu.xarray_bridge import open_dataset, open_datatree, open_mfdataset, open_mfdatatree
+    from insitu.xarray_bridge import (
+        open_dataset,
+        open_datatree,
+        open_forecasts,
+        open_mfdataset,
+        open_mfdatatree,
+    )
 
 __all__ = [
     "Archive",
@@ -21,6 +27,7 @@ __all__ = [
     "errors",
     "open_dataset",
     "open_datatree",
+    "open_forecasts",
     "open_mfdataset",
     "open_mfdatatree",
     "options",
@@ -41,6 +48,7 @@ _MODULES = {
     "check": "insitu.maintenance",
     "open_dataset": "insitu.xarray_bridge",
     "open_datatree": "insitu.xarray_bridge",
+    "open_forecasts": "insitu.xarray_bridge",
     "open_mfdataset": "insitu.xarray_bridge",
     "open_mfdatatree": "insitu.xarray_bridge",
     "options": "insitu.process_options",

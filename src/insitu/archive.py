@@ -38,6 +38,7 @@ from insitu.model.group import hint_for_names, nest_groups
 from insitu.open_options import OpenOptions, RunOptions, ScanOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, read_selection
 from insitu.scanning.file_labels import label_rules
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.saved_members import array_from_variable, tree_from_member
 from insitu.scanning.scan_member import Job, make_loader, scan_member, scan_tree
@@ -147,6 +148,7 @@ class Archive:
         errors: str = "raise",
         combine: str = "by_coords",
         concat_dim: Any = None,
+        forecasts: bool | Mapping[str, str] = False,
         overlap: Literal["error", "first", "last", "newest"] | None = None,
         expect: Any = None,
         by_group: Mapping[str, Mapping[str, Any]] | None = None,
@@ -178,14 +180,14 @@ class Archive:
             Whether all groups of many files are combined, and not one: see `insitu.open_mfdatatree`.
         active, active_required, verify, allow_local, storage_options
             See `insitu.open_dataset`.
-        combine, concat_dim, overlap, expect, parallel, progress, resume
+        combine, concat_dim, forecasts, overlap, expect, parallel, progress, resume
             See `insitu.open_mfdataset`. `resume` may be the journal itself, which then stays.
         finish, combine_found
             Called with the member of each file before files are combined; combines the files
             instead of the recipe.
         **more
             xarray's keywords of decoding (`mask_and_scale`, `decode_times`, …) and of combining
-            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`).
+            (`data_vars`, `coords`, `compat`, `join`, `combine_attrs`, `pad`).
         """
         given = OpenOptions.of_call(locals(), more)
         return cls.open_with(urls, given, many=many, finish=finish, combine_found=combine_found)
@@ -205,7 +207,7 @@ class Archive:
         combine = options.combine
         if many is None:
             is_joined = combine.combine != "by_coords" or combine.concat_dim is not None or combine.places_labels
-            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
+            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple))) or bool(combine.forecasts)
         nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))
         if not pairs:
@@ -221,7 +223,7 @@ class Archive:
 
             server = server if isinstance(server, Active) else Active(server, options.read.active_required)
         archive = cls(
-            Job(scan, options.decode, finish, label_rules(combine)),
+            Job(scan, options.decode, finish, label_rules(combine), ForecastAxes.of(combine)),
             Recipe(OpenOptions(scan=scan, decode=options.decode, combine=combine), unknown=unknown),
             None if many else found[0],
             tuple(found),
@@ -478,7 +480,8 @@ class Archive:
         names_files = self.recipe.options.scan.tree or not any(map(can_be_collection, map(str, self.urls)))
         if not names_files or not all(isinstance(url, str) for url in self.urls):
             return self.recipe
-        return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
+        left_out = getattr(self.survey, "left_out", {}) if self.recipe.options.scan.tree else {}
+        return replace(self.recipe, files=tuple(absolute_path(url) for url in self.urls if url not in left_out))
 
     def append(
         self,
@@ -527,10 +530,17 @@ class Archive:
         except NoFilesError as problem:
             return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
         if recipe.options.scan.tree:
-            names = [absolute_path(url) for url in files.urls if isinstance(url, str)]
+            names = files.recipe_to_save()
             done = maintenance.append_groups(
-                files.member(), target, dim, files=names, relative=relative, storage_options=options
+                files.member(),
+                target,
+                dim,
+                files=names.files if names else (),
+                relative=relative,
+                storage_options=options,
             )
+        elif recipe.options.combine.forecasts:
+            done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
         else:
             done = maintenance.append_member(
                 files.member(), target, dim, relative=relative, whole_files=True, storage_options=options

@@ -221,6 +221,17 @@ class CombineOptions:
             is_saved=True,
         ),
     )
+    forecasts: bool | Mapping[str, str] = field(
+        default=False,
+        metadata=_about(
+            "Files are forecasts: joined along reference time, lead time and member (time, step, number, or the names "
+            "that a mapping gives); concat_dim says where files say so, if nothing usual does",
+            flags=("--forecasts",),
+            flag_help="Join files as forecasts, along reference time (time), lead time (step) and member (number). "
+            "Where files do not say these in a usual way: --concat-dim time=REGEX, step=attr:ATTRIBUTE, and so on.",
+            is_saved=True,
+        ),
+    )
     data_vars: str | Sequence[str] | None = field(
         default=DEFAULT, metadata=_about("As in xarray: minimal, different, all", flags=("--data-vars",), is_saved=True)
     )
@@ -273,13 +284,25 @@ class CombineOptions:
             is_saved=True,
         ),
     )
+    pad: bool = field(
+        default=False,
+        metadata=_about(
+            "Pad files with missing values to the longest along dimensions that they are not joined along",
+            flags=("--pad",),
+            is_saved=True,
+        ),
+    )
 
     def __post_init__(self) -> None:
         if self.combine not in ("by_coords", "nested"):
             raise ValueError(f"{self.combine!r} is an invalid option for the keyword argument combine")
+        if self.forecasts:
+            self._choose_rules_of_forecasts()
         if self.overlap not in OVERLAPS:
             raise ValueError(f'overlap must be "error", "first", "last", "newest" or None, not {self.overlap!r}')
         object.__setattr__(self, "expect", _plain_spacing(self.expect))
+        if not isinstance(self.pad, bool):
+            raise ValueError(f"pad must be True or False, not {self.pad!r}")
         known = [item.name for item in fields(CombineOptions) if item.name != "by_group"]
         for pattern, given in (self.by_group or {}).items():
             if not isinstance(given, Mapping):
@@ -288,6 +311,19 @@ class CombineOptions:
                 if name not in known:
                     raise _unknown_keyword_error(name, known)
             replace(self, by_group=None, **given)
+
+    def _choose_rules_of_forecasts(self) -> None:
+        """Check the options of forecasts, and choose xarray's: what has no axis of them is taken from one file."""
+        if isinstance(self.forecasts, Mapping) and (unknown := set(self.forecasts) - {"time", "step", "number"}):
+            raise ValueError(f"forecasts names the axes time, step and number, not {', '.join(sorted(unknown))}")
+        if self.combine != "by_coords" or not isinstance(self.concat_dim, Mapping | None):
+            raise ValueError(
+                "forecasts are joined by their labels: combine= and a list of dimensions do not go with it"
+            )
+        usual = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "outer"}
+        for name, value in usual.items():
+            if getattr(self, name) is DEFAULT:
+                object.__setattr__(self, name, value)
 
     @property
     def places_labels(self) -> bool:

@@ -6,11 +6,7 @@ Modules: active/answer.py
 
 from __future__ import annotations
 
-import functools
-import http.server
 import pickle
-import re
-import threading
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -31,27 +27,8 @@ from insitu.errors import ActiveWarning, InsituError, SelectionError
 from insitu.reducing import ReductionQuery, compute_statistics
 from insitu.sources.retry_policy import RetryPolicy
 from ports import free_port
+from served_folder import ServedFolder
 from server.serving import Server, serving
-
-
-class _Ranged(http.server.SimpleHTTPRequestHandler):
-    """Serves files, whole or by range."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        data = Path(self.translate_path(self.path)).read_bytes()
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        part = data[int(found[1]) : int(found[2]) + 1] if found else data
-        self.send_response(206 if found else 200)
-        if found:
-            self.send_header("Content-Range", f"bytes {found[1]}-{int(found[1]) + len(part) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        self.wfile.write(part)
-
-    def log_message(self, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -280,20 +257,12 @@ def test_the_server_knows_where_chunks_lie(archive: Path, tmp_path: Path) -> Non
 
 
 def test_a_remote_archive_is_the_same_with_a_server(archive: Path, tmp_path: Path) -> None:
-    handler = functools.partial(_Ranged, directory=str(archive))
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=web.serve_forever, args=(0.02,), daemon=True).start()
-    url = f"http://127.0.0.1:{web.server_address[1]}"
-    try:
-        with serving([f"{url}={archive}"], tmp_path / "log") as server:
-            there = insitu.open_dataset(f"{url}/1.nc", active=server.url, active_required=True)
-            plain = insitu.open_dataset(f"{url}/1.nc")
-            assert client_for(server.url).traffic.requests == 1
-            xr.testing.assert_identical(there.t.mean("time").load(), plain.t.mean("time").load())
-            xr.testing.assert_identical(there.load(), plain.load())
-    finally:
-        web.shutdown()
-        web.server_close()
+    with ServedFolder(archive) as web, serving([f"{web.url}={archive}"], tmp_path / "log") as server:
+        there = insitu.open_dataset(f"{web.url}/1.nc", active=server.url, active_required=True)
+        plain = insitu.open_dataset(f"{web.url}/1.nc")
+        assert client_for(server.url).traffic.requests == 1
+        xr.testing.assert_identical(there.t.mean("time").load(), plain.t.mean("time").load())
+        xr.testing.assert_identical(there.load(), plain.load())
 
 
 def test_reduce_from_a_url(archive: Path, server: Server) -> None:

@@ -21,8 +21,8 @@ from insitu.expressions.nodes import Constant
 from insitu.model import Axis, Columns, Encoding, Selection, Source, Tile, VirtualArray
 from insitu.model.selection import Stride
 from insitu.reducing.expression_values import ExpressionValues
+from insitu.reducing.fold_portions import PlainFolding
 from insitu.reducing.merged_partial import MergedPartial
-from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.split_by_owner import OwnedArray, most_bytes, split_by_owner
 from waiting import LONG
@@ -82,7 +82,11 @@ def test_a_lost_helper_is_replaced_by_another_of_its_kind() -> None:
         Worker("b", fail, "third", threads=2),
     ]
     shared = SharedWork(
-        kinds, workers, lambda number: ("here", number), window=4, on_unserved=lambda *told: unserved.append(told)
+        kinds,
+        workers,
+        lambda number: ("here", number),
+        window=4,
+        on_unserved=lambda *unserved_items: unserved.append(unserved_items),
     )
     assert list(shared.run()) == [("second", 0), ("here", 1), ("second", 2), ("here", 3), ("here", 4)]
     assert unserved == [("b", [1, 3], LOST.reason), ("c", [4], None)]

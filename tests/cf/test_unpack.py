@@ -156,9 +156,9 @@ rows = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(rows, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_a_table_keeps_every_row(tables: list[list[Packing]]) -> None:
-    kept = [pickle.loads(pickle.dumps(Packings.of(table))) for table in tables]
-    pooled, maps = Packings.pool(kept)
-    for table, mine, where in zip(tables, kept, maps, strict=True):
+    copies = [pickle.loads(pickle.dumps(Packings.of(table))) for table in tables]
+    pooled, maps = Packings.pool(copies)
+    for table, mine, where in zip(tables, copies, maps, strict=True):
         for number, row in enumerate(table):
             assert mine[number].key[1:] == row.key[1:]
             assert repr(mine[number]) == repr(row) == repr(pooled[int(where[number])])

@@ -117,6 +117,18 @@ def test_scan_along_a_new_dimension(run: Run, archive: Path, tmp_path: Path) -> 
     assert insitu.open_dataset(target).sizes["run"] == 2
 
 
+def test_scan_of_uneven_files(run: Run, tmp_path: Path) -> None:
+    for number in range(3):
+        xr.Dataset({"t": ("level", np.arange(number + 1.0))}).to_netcdf(tmp_path / f"{number}.nc")
+    target = tmp_path / "profiles.insitu"
+    run("scan", *sorted(tmp_path.glob("*.nc")), "-o", target, "--concat-dim", "profile", "--pad")
+    nan = np.nan
+    np.testing.assert_array_equal(insitu.open_dataset(target).t, [[0, nan, nan], [0, 1, nan], [0, 1, 2]])
+    xr.Dataset({"t": ("level", np.arange(4.0))}).to_netcdf(tmp_path / "3.nc")
+    run("append", target, tmp_path / "3.nc", "--dim", "profile")
+    assert insitu.open_dataset(target).t[:, 3].values.tolist()[3] == 3.0
+
+
 def test_scan_along_several_new_dimensions(run: Run, archive: Path, tmp_path: Path) -> None:
     """The second one replaced the first."""
     files = [tmp_path / f"tas_{model}_r{n}i1.nc" for model in "ab" for n in (1, 2)]

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 import insitu
-from fixtures.agreement import agree, identical, theirs
+from fixtures.agreement import compare, identical, open_with_xarray
 from fixtures.make_archive import Part, write_all
 from insitu.cf.casting import cast_values, to_date_objects
 from insitu.errors import CombineError, InsituError, UnsupportedError
@@ -59,7 +59,7 @@ def paths(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("coords", ["all", "different"])
 def test_nested(paths: list[str], concat_dim: str, data_vars: str, coords: str) -> None:
     options = {"data_vars": data_vars, "coords": coords, "compat": "equals", "join": "override"}
-    agree(paths, combine="nested", concat_dim=concat_dim, **options)
+    compare(paths, combine="nested", concat_dim=concat_dim, **options)
 
 
 def test_labels_are_dates(paths: list[str]) -> None:
@@ -83,28 +83,28 @@ def test_one_part_of_the_dates(paths: list[str]) -> None:
 @pytest.mark.parametrize("how", ["by_coords", "names", "preprocess", "merge", "two levels"])
 def test_other_ways_of_combining(paths: list[str], how: str) -> None:
     if how == "by_coords":
-        agree(paths)
+        compare(paths)
     elif how == "names":
         named = open_mfdataset(paths, concat_dim={"run": list(range(len(paths)))}, join="override")
         wanted = {"combine": "nested", "concat_dim": [pandas.Index(range(len(paths)), name="run")], "join": "override"}
-        expected = theirs(paths, **wanted)
+        expected = open_with_xarray(paths, **wanted)
         if isinstance(expected, Exception):  # Dask has no size for objects
             assert "rechunking with object dtype" in str(expected)
             expected = open_mfdataset(paths, **wanted)
         identical(named, expected)
     elif how == "preprocess":
-        agree(paths, combine="nested", concat_dim="time", preprocess=lambda ds: ds.reset_coords().drop_vars("time"))
+        compare(paths, combine="nested", concat_dim="time", preprocess=lambda ds: ds.reset_coords().drop_vars("time"))
     elif how == "merge":
-        agree(paths, combine="nested", concat_dim=None, join="outer")
+        compare(paths, combine="nested", concat_dim=None, join="outer")
     else:
-        agree([[path] for path in paths], combine="nested", concat_dim=["time", "member"])
-        agree([paths, paths], combine="nested", concat_dim=["member", "time"])
+        compare([[path] for path in paths], combine="nested", concat_dim=["time", "member"])
+        compare([paths, paths], combine="nested", concat_dim=["member", "time"])
 
 
 def test_what_a_preprocess_computes(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dask.array")
     monkeypatch.setattr(open_many, "COMPUTED_LIMIT", 1)
-    agree(paths, combine="nested", concat_dim="time", preprocess=lambda ds: ds.assign(v=ds.v + 1))
+    compare(paths, combine="nested", concat_dim="time", preprocess=lambda ds: ds.assign(v=ds.v + 1))
 
 
 @pytest.mark.parametrize("how", ["nested", "names", "by_coords"])
@@ -129,7 +129,7 @@ def test_units_of_datetime64_differ(tmp_path: Path) -> None:
     ]
     for unit in ("ns", "us", "s"):
         coder = xr.coders.CFDatetimeCoder(time_unit=unit)
-        agree(paths, combine="nested", concat_dim="time", decode_times=coder)
+        compare(paths, combine="nested", concat_dim="time", decode_times=coder)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_durations_and_dates_with_others(tmp_path: Path, name: str, other: str) 
                     variable.setncatts(one)
                 elif other == "date":
                     variable.setncatts({"units": "days since 2000-01-01", "calendar": "noleap"})
-        agree(paths, combine="nested", concat_dim="t")
-        agree(paths[::-1], combine="nested", concat_dim="t")
+        compare(paths, combine="nested", concat_dim="t")
+        compare(paths[::-1], combine="nested", concat_dim="t")
 
 
 def test_types_without_a_common_one(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_types_without_a_common_one(tmp_path: Path) -> None:
 
 def test_archive_with_bounds(tmp_path: Path) -> None:
     paths = write_all(tmp_path, [Part(first=0), Part(first=2, calendar="noleap"), Part(first=4, units=1)])
-    agree(paths, combine="nested", concat_dim="time")
+    compare(paths, combine="nested", concat_dim="time")
 
 
 def test_zarr_view_refuses_two_calendars(tmp_path: Path) -> None:

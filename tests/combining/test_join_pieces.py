@@ -20,7 +20,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from combining.test_like_xarray import OPTIONS
-from fixtures.agreement import ours
+from fixtures.agreement import open_with_insitu
 from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import random_archive, write_archive
 from insitu.combining import scan_journal, scan_portions
@@ -66,7 +66,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
 
 def same(paths: Any, **options: Any) -> None:
     """Compare a tree of joins with the combination at once: values, attributes, encoding, report."""
-    at_once, tree = ours(paths, **options), ours(paths, parallel=ThisThread(), **options)
+    at_once, tree = open_with_insitu(paths, **options), open_with_insitu(paths, parallel=ThisThread(), **options)
     if isinstance(at_once, Exception):
         assert isinstance(tree, Exception), at_once
         assert str(tree) == str(at_once) or isinstance(tree, CombineError)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import insitu
-from fixtures.agreement import agree, identical, theirs
+from fixtures.agreement import compare, identical, open_with_xarray
 from fixtures.make_archive import Part, parts, write_all
 from fixtures.random_archive import Archive, random_archive, write_archive
 from insitu.errors import InsituError
@@ -36,21 +36,21 @@ OPTIONS = st.fixed_dictionaries(
 @given(archive=parts(odd=False), options=OPTIONS)
 def test_files_that_differ_in_storage(archive: list[Part], options: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        agree(write_all(Path(folder), archive), **options)
+        compare(write_all(Path(folder), archive), **options)
 
 
 @settings(max_examples=40)
 @given(archive=parts(odd=True), options=OPTIONS)
 def test_files_that_differ_in_what_they_hold(archive: list[Part], options: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        agree(write_all(Path(folder), archive), **options)
+        compare(write_all(Path(folder), archive), **options)
 
 
 @settings(max_examples=40)
 @given(archive=parts(odd=True), options=OPTIONS, dim=st.sampled_from(("time", "member", "level", None)))
 def test_nested(archive: list[Part], options: dict[str, Any], dim: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        agree(write_all(Path(folder), archive), combine="nested", concat_dim=dim, **options)
+        compare(write_all(Path(folder), archive), combine="nested", concat_dim=dim, **options)
 
 
 @pytest.mark.parametrize("how", [{}, {"combine": "nested", "concat_dim": None}], ids=["by_coords", "nested"])
@@ -64,9 +64,9 @@ def test_merging_with_minimal_compatibility(tmp_path: Path, how: dict[str, Any],
         files.append(ds.set_coords(list(shared)) if coords else ds)
         files[-1].to_netcdf(tmp_path / f"{number}.nc")
     paths = [str(tmp_path / f"{number}.nc") for number in range(3)]
-    assert agree(paths, compat="minimal", **how)
+    assert compare(paths, compat="minimal", **how)
     assert "other" not in open_mfdataset(paths, compat="minimal", **how)
-    agree(paths, combine="nested", concat_dim="run", compat="minimal")
+    compare(paths, combine="nested", concat_dim="run", compat="minimal")
     with pytest.raises(InsituError, match="compat='minimal' is for files that are merged"):
         open_mfdataset(paths, combine="nested", concat_dim="run", compat="minimal")
 
@@ -77,18 +77,18 @@ def test_grid_of_files(tmp_path: Path, order: tuple[str, str]) -> None:
     flat = [part for row in grid for part in row]
     paths = write_all(tmp_path, flat)
     for options in ({}, {"data_vars": "minimal", "coords": "minimal", "compat": "override"}):
-        agree(paths, **options)
-        agree(list(reversed(paths)), **options)
+        compare(paths, **options)
+        compare(list(reversed(paths)), **options)
     nested = [paths[:3], paths[3:]]
     if order == ("lon", "time"):
         nested = [[paths[j], paths[3 + j]] for j in range(3)]
-    agree(nested, combine="nested", concat_dim=list(order))
+    compare(nested, combine="nested", concat_dim=list(order))
 
 
 def test_grid_with_a_hole(tmp_path: Path) -> None:
     flat = [Part(first=2 * i, lon_first=4 * j) for i in range(2) for j in range(2)]
     paths = write_all(tmp_path, flat)
-    agree(paths[:3])
+    compare(paths[:3])
 
 
 @pytest.mark.parametrize("first", [0, 30])
@@ -113,7 +113,7 @@ def _random(folder: Path, seed: int, **how: bool) -> bool:
     archive = random_archive(seed, **how)
     (folder / str(seed)).mkdir()
     try:
-        return agree(write_archive(folder / str(seed), archive), **archive.options)
+        return compare(write_archive(folder / str(seed), archive), **archive.options)
     except Exception as problem:
         problem.add_note(f"seed {seed}, {how}, {archive.options}")
         raise
@@ -133,8 +133,8 @@ def test_variables_that_lack_the_dimensions_of_a_grid(tmp_path: Path, order: tup
         for j in range(2)
     ]
     paths = write_archive(tmp_path, Archive(files, None, {}, list(order)))
-    assert agree(paths, data_vars="all")
-    assert agree(paths, data_vars="all", preprocess=lambda ds: ds.transpose("y", "x"))
+    assert compare(paths, data_vars="all")
+    assert compare(paths, data_vars="all", preprocess=lambda ds: ds.transpose("y", "x"))
 
 
 def test_files_inside_each_other(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_files_inside_each_other(tmp_path: Path) -> None:
     xarray meets first.
     """
     archive = random_archive(5431)
-    assert agree(write_archive(tmp_path, archive), **archive.options)
+    assert compare(write_archive(tmp_path, archive), **archive.options)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -173,7 +173,7 @@ def test_appended_one_by_one(tmp_path: Path, seed: int) -> None:
     start = int(rng.integers(1, len(paths)))
     how: dict[str, Any] = {"combine": "nested", "concat_dim": "time"} if seed % 4 < 3 else {}
     how |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
-    expected = theirs(paths, **how)
+    expected = open_with_xarray(paths, **how)
     store = tmp_path / "kept.insitu"
 
     def grow() -> None:

@@ -34,7 +34,7 @@ def write(folder: Path, dtype: str) -> list[str]:
     return paths
 
 
-def theirs(paths: list[str], **options: Any) -> xr.Dataset:
+def merge_with_xarray(paths: list[str], **options: Any) -> xr.Dataset:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with xr.open_mfdataset(paths, engine="netcdf4", **options) as dataset:
@@ -46,7 +46,7 @@ def theirs(paths: list[str], **options: Any) -> xr.Dataset:
 def test_what_all_files_have_stays_virtual(tmp_path: Path, dtype: str, join: str) -> None:
     paths = write(tmp_path, dtype)
     found = open_mfdataset(paths, join=join, compat="no_conflicts", data_vars="all")
-    expected = theirs(paths, join=join, compat="no_conflicts", data_vars="all")
+    expected = merge_with_xarray(paths, join=join, compat="no_conflicts", data_vars="all")
     if found.t.size:
         assert isinstance(found.t.variable._data, LazyArray)
     assert found.t.dtype == expected.t.dtype
@@ -56,7 +56,7 @@ def test_what_all_files_have_stays_virtual(tmp_path: Path, dtype: str, join: str
 def test_pieces_of_it(tmp_path: Path) -> None:
     paths = write(tmp_path, "float32")
     found = open_mfdataset(paths, join="outer", compat="no_conflicts", data_vars="all")
-    expected = theirs(paths, join="outer", compat="no_conflicts", data_vars="all")
+    expected = merge_with_xarray(paths, join="outer", compat="no_conflicts", data_vars="all")
     for time in (slice(2, 9), slice(None, None, -3), [1, 22, 4, 4]):
         np.testing.assert_array_equal(found.t.isel(time=time, x=[4, 0]), expected.t.isel(time=time, x=[4, 0]))
     np.testing.assert_array_equal(found.t.max("time"), expected.t.max("time"))
@@ -67,7 +67,7 @@ def test_labels_that_two_parts_have_are_compared(tmp_path: Path) -> None:
     with xr.open_dataset(paths[0], engine="netcdf4") as first:
         first[["t"]].isel(time=slice(0, 2)).to_netcdf(paths[-1], engine="netcdf4")
     options: dict[str, Any] = {"join": "outer", "compat": "no_conflicts", "data_vars": "all"}
-    xr.testing.assert_identical(open_mfdataset(paths, **options).load(), theirs(paths, **options))
+    xr.testing.assert_identical(open_mfdataset(paths, **options).load(), merge_with_xarray(paths, **options))
     (first[["t"]].isel(time=slice(0, 2)) + 1).to_netcdf(paths[-1], engine="netcdf4", mode="w")
     with pytest.raises(ValueError, match="conflicting values for variable 't'"):
         open_mfdataset(paths, **options)

@@ -51,8 +51,8 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {name: write(tmp_path / f"{name}.nc", name) for name in TEXTS}
 
 
-def opened(door: str, path: str, **how: Any) -> xr.Dataset:
-    found = insitu.open_dataset(path, **how) if door == "virtual" else xr.open_dataset(path, engine="insitu", **how)
+def opened(function: str, path: str, **how: Any) -> xr.Dataset:
+    found = insitu.open_dataset(path, **how) if function == "virtual" else xr.open_dataset(path, engine="insitu", **how)
     return found.load()
 
 
@@ -63,12 +63,12 @@ def marks(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
+@pytest.mark.parametrize("function", ["virtual", "engine"])
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("mask", [True, False])
-def test_one_file(files: dict[str, str], name: str, door: str, mask: bool) -> None:
+def test_one_file(files: dict[str, str], name: str, function: str, mask: bool) -> None:
     with xr.open_dataset(files[name], engine="netcdf4", mask_and_scale=mask) as expected:
-        found = opened(door, files[name], mask_and_scale=mask)
+        found = opened(function, files[name], mask_and_scale=mask)
         xr.testing.assert_identical(found, expected.load())
         assert {name: v.dtype for name, v in found.variables.items()} == {
             name: v.dtype for name, v in expected.variables.items()
@@ -76,8 +76,8 @@ def test_one_file(files: dict[str, str], name: str, door: str, mask: bool) -> No
         assert marks(found) == marks(expected)
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
-def test_texts_of_fixed_length(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("function", ["virtual", "engine"])
+def test_texts_of_fixed_length(tmp_path: Path, function: str) -> None:
     path = str(tmp_path / "fixed.h5")
     with h5py.File(path, "w") as file:
         for name, key, mark in (
@@ -88,7 +88,7 @@ def test_texts_of_fixed_length(tmp_path: Path, door: str) -> None:
             file.create_dataset(name, data=np.array([b"ab", b"XXX", b"c"], "S3")).attrs[key] = mark
         file.create_dataset("one", data=np.bytes_(b"XXX")).attrs["_FillValue"] = "XXX"
     with xr.open_dataset(path, engine="netcdf4") as expected:
-        found = opened(door, path)
+        found = opened(function, path)
         xr.testing.assert_identical(found, expected.load())
         assert marks(found) == marks(expected)
 

@@ -189,9 +189,9 @@ def test_what_is_used_several_times_is_read_and_computed_once(monkeypatch: pytes
     requests: list[int] = []
     original = evaluate.read_arrays
 
-    def watch(asked: Any, **how: Any) -> Any:
-        requests.append(len(asked))
-        return original(asked, **how)
+    def watch(requested: Any, **how: Any) -> Any:
+        requests.append(len(requested))
+        return original(requested, **how)
 
     monkeypatch.setattr(evaluate, "read_arrays", watch)
     np.testing.assert_array_equal(read_all([whole])[0], np.square(values * 3) + 2 * (values * 3))

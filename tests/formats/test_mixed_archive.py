@@ -27,7 +27,7 @@ def archive(tmp_path: Path) -> list[Path]:
     return five_years(tmp_path)
 
 
-def _theirs(archive: list[Path]) -> xarray.Dataset:
+def _open_with_xarray(archive: list[Path]) -> xarray.Dataset:
     found = xarray.combine_by_coords([part(path).load() for path in archive], combine_attrs="override")
     assert isinstance(found, xarray.Dataset)
     return found
@@ -35,7 +35,7 @@ def _theirs(archive: list[Path]) -> xarray.Dataset:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_five_years_in_four_formats(archive: list[Path]) -> None:
-    actual, expected = insitu.open_mfdataset(archive, **HOW), _theirs(archive)
+    actual, expected = insitu.open_mfdataset(archive, **HOW), _open_with_xarray(archive)
     assert actual.t2m.dims == ("time", "latitude", "longitude")
     xarray.testing.assert_identical(actual.isel(time=slice(38, 170, 3)).load(), expected.isel(time=slice(38, 170, 3)))
     xarray.testing.assert_identical(actual.load(), expected)
@@ -62,7 +62,7 @@ def _plain(dataset: xarray.Dataset) -> xarray.Dataset:
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_from_a_web_server(archive: list[Path], served: Any) -> None:
     actual = insitu.open_mfdataset([served.url(name) for name in NAMES], **HOW)
-    xarray.testing.assert_identical(actual.load(), _theirs(archive))
+    xarray.testing.assert_identical(actual.load(), _open_with_xarray(archive))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -72,7 +72,7 @@ def test_kept_and_opened_again(archive: list[Path], tmp_path: Path, served: Any,
     actual.insitu.save(tmp_path / "archive.insitu")
     again = insitu.open_dataset(tmp_path / "archive.insitu")
     xarray.testing.assert_identical(again.load(), actual.load())
-    xarray.testing.assert_identical(again.load(), _theirs(archive))
+    xarray.testing.assert_identical(again.load(), _open_with_xarray(archive))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -89,9 +89,9 @@ def test_forms_that_cannot_hold_it_say_so(archive: list[Path], tmp_path: Path, t
     assert not (tmp_path / target).exists()
     for path in archive[:4]:
         single = insitu.open_dataset(path)
-        kept = tmp_path / f"{path.stem}{Path(target).suffix}"
-        single.insitu.save(kept)
-        xarray.testing.assert_equal(insitu.open_dataset(kept).load(), single.load())
+        saved = tmp_path / f"{path.stem}{Path(target).suffix}"
+        single.insitu.save(saved)
+        xarray.testing.assert_equal(insitu.open_dataset(saved).load(), single.load())
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::zarr.errors.UnstableSpecificationWarning")

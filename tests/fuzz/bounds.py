@@ -88,7 +88,7 @@ def _peak(*, reset: bool = False) -> int:
     try:
         if reset:
             Path("/proc/self/clear_refs").write_text("5")
-        told = Path("/proc/self/status").read_text()
+        status = Path("/proc/self/status").read_text()
     except OSError:
         return 0
-    return next((int(line.split()[1]) << 10 for line in told.splitlines() if line.startswith("VmHWM")), 0)
+    return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")), 0)

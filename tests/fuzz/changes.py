@@ -68,7 +68,7 @@ def _apply(worse: bytearray, anatomy: Anatomy, change: Change) -> None:
     start, end = anatomy.spans[where % len(anatomy.spans)]
     place = start + at % max(end - start, 1)
     if way == 0:
-        _cut(worse, anatomy, anatomy.bounds[where % len(anatomy.bounds)] + at % 3 - 1, told=bool(what & 1))
+        _cut(worse, anatomy, anatomy.bounds[where % len(anatomy.bounds)] + at % 3 - 1, in_superblock=bool(what & 1))
     elif way == 1:
         _put(worse, place, (_number(worse, place, 1) ^ 1 << what % 8).to_bytes(1, "little"))
     elif way == 2:
@@ -89,13 +89,13 @@ def _apply(worse: bytearray, anatomy: Anatomy, change: Change) -> None:
         _put(worse, start, bytes(worse[other : min(length, other + end - start)]))
 
 
-def _cut(worse: bytearray, anatomy: Anatomy, length: int, *, told: bool) -> None:
-    """End the file here; `told`: and let the superblock say so, or nothing behind it is looked at."""
+def _cut(worse: bytearray, anatomy: Anatomy, length: int, *, in_superblock: bool) -> None:
+    """End the file here; `in_superblock`: which says so, too; else nothing behind it is looked at."""
     if not 0 <= length < len(worse):
         return
     size = len(worse)
     del worse[length:]
-    if told:
+    if in_superblock:
         head = worse[anatomy.base : anatomy.base + 128]
         at = head.find((size - anatomy.base).to_bytes(anatomy.width, "little"))
         if at < 0:

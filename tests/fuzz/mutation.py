@@ -78,15 +78,15 @@ def tried(data: bytes) -> str:
             group = insitu.scan(source, errors="warn", decode=False)
         except InsituError:
             return "refused"
-        told = "read"
+        outcome = "read"
         for _, array in group.all_arrays():
             if array.size > MOST_ELEMENTS or array.nbytes > 8 * MOST_ELEMENTS:
                 continue
             try:
                 insitu.read(array, decode=False)
             except InsituError:
-                told = "in part"
-        return told
+                outcome = "in part"
+        return outcome
 
 
 def _placed(problem: InsituError) -> None:
@@ -102,5 +102,7 @@ def disagreement(findings: Iterable[Finding]) -> str:
     which, everybody may guess.
     """
     wrong = [item for item in findings if item.verdict == "wrong"]
-    told = [(item.name, part) for item in wrong for part in item.why.split("; ") if not part.startswith("dimension ")]
-    return "\n".join(f"{name}: {part}" for name, part in told)
+    problems = [
+        (item.name, part) for item in wrong for part in item.why.split("; ") if not part.startswith("dimension ")
+    ]
+    return "\n".join(f"{name}: {part}" for name, part in problems)

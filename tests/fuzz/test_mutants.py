@@ -39,7 +39,7 @@ VALUES = np.arange(60, dtype="<i4").reshape(10, 6)
 
 def _check(comparison: str, mutants: Iterable[tuple[str, Path]]) -> Counter[str]:
     """Compare each mutant; return how many there were of each verdict."""
-    told: list[str] = []
+    lines: list[str] = []
     verdicts: Counter[str] = Counter()
     names: list[str] = []
 
@@ -51,8 +51,8 @@ def _check(comparison: str, mutants: Iterable[tuple[str, Path]]) -> Counter[str]
     for _, findings in findings_of(comparison, paths(), seconds=LONG):
         verdicts[verdict_of(findings)] += 1
         if bad := lines_of(findings, BAD):
-            told.append(f"{names[-1]}: {bad}")
-    assert not told, "\n".join(told)
+            lines.append(f"{names[-1]}: {bad}")
+    assert not lines, "\n".join(lines)
     return verdicts
 
 

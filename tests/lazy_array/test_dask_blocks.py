@@ -182,8 +182,8 @@ def test_blocks_made_of_the_same_reads_are_bounded(
         reads = choose_reads(array.node, blocks)
         np.testing.assert_array_equal(to_dask(array, blocks).compute(), expected)
     assert tuple(map(sum, reads)) == expected.shape
-    held = 4 * math.prod(max(_held_together(*along)) for along in zip(blocks, reads, strict=True))
-    assert held <= max(limit, 4 * math.prod(max(lengths) for lengths in blocks))
+    together = 4 * math.prod(max(_held_together(*along)) for along in zip(blocks, reads, strict=True))
+    assert together <= max(limit, 4 * math.prod(max(lengths) for lengths in blocks))
 
 
 def _held_together(blocks: tuple[int, ...], reads: tuple[int, ...]) -> Any:

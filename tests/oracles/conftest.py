@@ -7,8 +7,10 @@ look their file up.
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,16 @@ from finding import Finding  # noqa: E402
 from isolation import findings_of, generate  # noqa: E402
 
 Found = Callable[[str, Sequence[str]], Mapping[str, list[Finding]]]
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """No logs and warnings of the reference reader."""
+    logging.disable(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

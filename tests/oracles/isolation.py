@@ -36,10 +36,10 @@ def findings_of(comparison: str, paths: Iterable[Path], seconds: float = 600) ->
     workers: dict[str, subprocess.Popen[str]] = {}
     try:
         for path in paths:
-            findings = _asked(workers, first, path, seconds)
+            findings = _ask_worker(workers, first, path, seconds)
             for other in others:
                 if comparison == "xarray" and _oracle_failed(findings):
-                    findings = _asked(workers, other, path, seconds)
+                    findings = _ask_worker(workers, other, path, seconds)
             yield path, findings
     finally:
         for worker in workers.values():
@@ -67,7 +67,9 @@ def _oracle_failed(findings: list[Finding]) -> bool:
     )
 
 
-def _asked(workers: dict[str, subprocess.Popen[str]], comparison: str, path: Path, seconds: float) -> list[Finding]:
+def _ask_worker(
+    workers: dict[str, subprocess.Popen[str]], comparison: str, path: Path, seconds: float
+) -> list[Finding]:
     if comparison not in workers:
         workers[comparison] = _start(comparison)
     answer = _ask(workers[comparison], path, seconds)
@@ -86,8 +88,8 @@ def _end(worker: subprocess.Popen[str]) -> None:
 def environment() -> dict[str, str]:
     """For processes that import the modules of these folders."""
     paths = [str(Path(__file__).parent), str(FIXTURES), *filter(None, sys.path)]
-    kept = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
-    return kept | {"PYTHONPATH": os.pathsep.join(paths)}
+    variables = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
+    return variables | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _start(comparison: str) -> subprocess.Popen[str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +37,7 @@ HUGE = {"ncep-seasonal-monthly.grib"}
 """Of 1.4 million places, most of them empty: half a minute to read, with INSITU_ALL=1 only."""
 EVERYTHING = bool(os.environ.get("INSITU_ALL"))
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def _fields(path: Path) -> dict[tuple[int, int], np.ndarray[Any, Any] | None]:

@@ -9,9 +9,6 @@ libjpeg-turbo does, which nearly everybody else has.
 from __future__ import annotations
 
 import contextlib
-import logging
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +52,7 @@ AS_TIFFFILE = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def _rasterio(path: Path, window: Window | None = None, **options: Any) -> np.ndarray[Any, Any] | None:

@@ -280,10 +280,10 @@ def _products(dice: Random, x: Any, names: Any) -> Step | None:
         return None
     axis = axis_text(dice, x.ndim, several=False)
     letters = "ijk"[: x.ndim]
-    kept = "".join(letter for letter in letters if chance(dice, 0.5))
+    left = "".join(letter for letter in letters if chance(dice, 0.5))
     choices = [
-        f"np.einsum('{letters},{letters}->{kept}', x, x)",
-        f"np.einsum('{letters}->{kept}', x)",
+        f"np.einsum('{letters},{letters}->{left}', x, x)",
+        f"np.einsum('{letters}->{left}', x)",
         "np.dot(x, x.T)",
         "np.matmul(x, x.T)",
         "np.vdot(x, x)",

@@ -149,32 +149,53 @@ class Stored:
     method: str
     dim: tuple[str, ...] | None
     selection: tuple[slice, ...]
-    q: tuple[float, ...] | None = None
+    option: tuple[str, tuple[float, ...]] | None = None
+    """What the statistic needs besides: the name, and numbers."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a dataset."""
+    """A question about a dataset. `histogram` in its text is that of insitu, or NumPy's."""
 
     text: str
     stored: Stored | None = None
 
     def ask(self, ds: xr.Dataset) -> xr.DataArray:
         """Return the answer, loaded."""
-        found = eval(self.text, {"np": np, "xr": xr, "ds": ds})
-        return found.load()  # type: ignore[no-any-return]
+        return self._evaluate(ds, _histogram)
+
+    def _evaluate(self, ds: xr.Dataset, histogram: Callable[..., xr.DataArray]) -> xr.DataArray:
+        return eval(self.text, {"np": np, "xr": xr, "ds": ds, "histogram": histogram}).load()  # type: ignore[no-any-return]
 
     def ask_xarray(self, ds: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
         """Return xarray's answer, which a digest has between two: the least and the largest that is right."""
         text = self.text.replace(".insitu.", ".")  # the accessor's methods have the names of xarray's
         if ", approximate=True" not in text:
-            found = Question(text).ask(ds)
+            found = Question(text)._evaluate(ds, _histogram_by_numpy)
             return found, found
         text = text.replace(", approximate=True", "")
         least, most = (Question(text.replace(str(DIGEST), str(q))).ask(ds) for q in (BELOW, ABOVE))
         return least, most
 
 
+def _histogram(values: xr.DataArray, edges: list[float], dim: tuple[str, ...] | None) -> xr.DataArray:
+    counts = values.to_dataset(name="x").insitu.histogram(edges, dim).x
+    return counts.transpose("bin", ...)  # type: ignore[no-any-return]
+
+
+def _histogram_by_numpy(values: xr.DataArray, edges: list[float], dim: tuple[str, ...] | None) -> xr.DataArray:
+    dims = values.dims if dim is None else dim
+
+    def count(numbers: Any) -> Any:
+        rows = numbers.reshape(*numbers.shape[: numbers.ndim - len(dims)], -1)
+        return np.apply_along_axis(lambda row: np.histogram(row[~np.isnan(row)], edges)[0], -1, rows)
+
+    counts = xr.apply_ufunc(count, values, input_core_dims=[dims], output_core_dims=[["bin"]])
+    return counts.transpose("bin", ...)
+
+
+EDGES = [200.25, 255.5, 280.125, 281.0, 350.75]
+"""Edges of bins; some values lie outside."""
 DIGEST, BELOW, ABOVE = [0.1, 0.5, 0.93], [0.07, 0.47, 0.9], [0.13, 0.53, 0.96]
 """Quantiles that are asked for by digests, and the exact ones that they must lie between."""
 DIMENSIONS = (("time",), ("lat", "lon"), ("lon",), ("time", "lat"), None)
@@ -242,6 +263,14 @@ def _quantiles(draw: Any, approximate: bool) -> Question:
     return Question(draw(st.sampled_from((f"{subject}.median({dim!r})", f"{subject}.quantile([0.1, 0.7], {dim!r})"))))
 
 
+@st.composite
+def _histograms(draw: Any) -> Question:
+    # Of float32 a formula has other last bits than xarray's in float64, so that a value may lie in the next bin.
+    exact = ("(ds.packed - 273.15)", "(ds.turned + ds.f8)", "ds.f8.where(ds.packed > 270)")
+    subject, dim = draw(_subjects(("f8", "turned", "packed"), exact)), draw(st.sampled_from(DIMENSIONS))
+    return Question(f"histogram({subject}, {EDGES}, {dim!r})")
+
+
 GROUPINGS = ("groupby('time.month')", "resample(time='9D')", "groupby_bins('lat', [-71, -10, 20, 66])")
 WEIGHTS = ("np.cos(np.deg2rad(ds.lat))", "ds.time.dt.dayofyear.astype('f8')", "(ds.lat * 0 + ds.lon + 0.3)")
 
@@ -296,6 +325,7 @@ KINDS: dict[str, st.SearchStrategy[Question]] = {
     "masked": _plain(("sum", "mean", "std", "count"), variables=("f8",), formulas=MASKED),
     "sketch": _quantiles(True),
     "quantile": _quantiles(False),
+    "histogram": _histograms(),
     "grouped": _grouped(".insitu"),
     "grouped by xarray": _grouped(""),
     "weighted": _weighted(".insitu"),
@@ -305,31 +335,43 @@ KINDS: dict[str, st.SearchStrategy[Question]] = {
 """Questions by the kind of statistic: those of one kind take the same way through the code."""
 
 STORED_METHODS = {
-    "exact": ("min", "max", "count"),
+    "exact": ("min", "max", "count", "any", "all", "argmin", "argmax"),
     "sum": ("sum", "mean"),
     "variance": ("std", "var"),
     "product": ("prod",),
     "sketch": ("tdigest",),
     "quantile": ("median", "quantile"),
+    "histogram": ("histogram",),
 }
 """The statistics of stored variables, by kind."""
+OF_INTEGERS = ("any", "all", "argmin", "argmax")
+"""Those that are asked of integers: missing values are no answer to them."""
+OPTIONS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "quantile": ("q", (0.1, 0.6)),
+    "tdigest": ("q", (0.1, 0.6)),
+    "histogram": ("edges", tuple(EDGES)),
+}
 
 
 @st.composite
 def _stored(draw: Any, kind: str) -> Question:
-    variable = draw(st.sampled_from(("ratio",) if kind == "product" else VARIABLES))
-    dims = (("time", "lat"), None) if kind == "sketch" else DIMENSIONS
-    method, dim = draw(st.sampled_from(STORED_METHODS[kind])), draw(st.sampled_from(dims))
+    method = draw(st.sampled_from(STORED_METHODS[kind]))
+    variable = draw(
+        st.sampled_from(("ratio",) if kind == "product" else ("n",) if method in OF_INTEGERS else VARIABLES)
+    )
+    dims = (("time", "lat"), None) if kind == "sketch" else (("time",), ("lon",)) if "arg" in method else DIMENSIONS
+    dim = draw(st.sampled_from(dims))
     chosen = draw(st.sampled_from(((), (slice(3, None, 2),), (slice(None), slice(1, 4)))))
-    q = (0.1, 0.6) if method in ("tdigest", "quantile") else None
     keys = ", ".join(f"{one.start}:{one.stop}:{one.step}".replace("None", "") for one in chosen)
-    subject = f"ds.{variable}[{keys}]" if chosen else f"ds.{variable}"
-    text = _reduction(subject, method, dim)
+    subject, option = f"ds.{variable}[{keys}]" if chosen else f"ds.{variable}", OPTIONS.get(method)
+    text = _reduction(subject, method, dim[0] if dim and "arg" in method else dim)
     if method == "tdigest":
-        text = f"{subject}.to_dataset(name='x').insitu.quantile({q}, {dim!r}, approximate=True).x"
+        text = f"{subject}.to_dataset(name='x').insitu.quantile({OPTIONS[method][1]}, {dim!r}, approximate=True).x"
     elif method == "quantile":
-        text = f"{subject}.quantile({q}, {dim!r})"
-    return Question(text, Stored(variable, method, dim, chosen, q))
+        text = f"{subject}.quantile({OPTIONS[method][1]}, {dim!r})"
+    elif method == "histogram":
+        text = f"histogram({subject}, {EDGES}, {dim!r})"
+    return Question(text, Stored(variable, method, dim, chosen, option))
 
 
 def questions(kind: str, *, stored: bool = False) -> st.SearchStrategy[Question]:
@@ -402,7 +444,7 @@ def _arguments(question: Question) -> dict[str, Any]:
     requested = question.stored
     assert requested is not None
     how: dict[str, Any] = {"dim": requested.dim, "selection": requested.selection or ...}
-    return how if requested.q is None else {**how, "q": requested.q}
+    return how if requested.option is None else {**how, requested.option[0]: requested.option[1]}
 
 
 def _by_archive(setting: Setting, archive: Archive, question: Question) -> Answers:
@@ -428,7 +470,9 @@ def _by_command_line(setting: Setting, archive: Archive, question: Question) -> 
     variable = f"{requested.variable}[{keys}]" if keys else requested.variable
     arguments = ["reduce", archive.saved, variable, requested.method, "--as", "json"]
     arguments += [text for dim in requested.dim or () for text in ("--dim", dim)]
-    arguments += [] if requested.q is None else ["--q", ",".join(map(str, requested.q))]
+    arguments += (
+        [] if requested.option is None else [f"--{requested.option[0]}", ",".join(map(str, requested.option[1]))]
+    )
     found = []
     for more in ([], ["--active", setting.server]):
         done = CliRunner().invoke(app, [*arguments, *more])

@@ -64,10 +64,12 @@ def by_xarray(values: np.ndarray, method: str, axes: tuple[int, ...] | None, kee
         warnings.simplefilter("ignore")
         if method in ("argmin", "argmax"):  # along several dimensions: a position in all of them
             along = tuple(range(values.ndim)) if axes is None else axes
-            kept = [axis for axis in range(values.ndim) if axis not in along]
-            shape = [values.shape[axis] for axis in kept]
-            flat = values.transpose(*kept, *along).reshape(*shape, math.prod(values.shape[axis] for axis in along))
-            variable = xr.Variable([*(f"d{axis}" for axis in kept), "flat"], flat)
+            other_axes = [axis for axis in range(values.ndim) if axis not in along]
+            shape = [values.shape[axis] for axis in other_axes]
+            flat = values.transpose(*other_axes, *along).reshape(
+                *shape, math.prod(values.shape[axis] for axis in along)
+            )
+            variable = xr.Variable([*(f"d{axis}" for axis in other_axes), "flat"], flat)
             result = getattr(variable, method)("flat", **wanted).values
         else:
             dims = None if axes is None else [f"d{axis}" for axis in axes]

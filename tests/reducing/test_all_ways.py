@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from asking import same_bits, with_numpy_only
 from insitu.errors import ActiveWarning
 from insitu.reducing import portions
+from insitu.reducing.statistics import STATISTICS
 from reducing.all_ways import (
     ARCHIVES,
     EXAMPLES,
@@ -110,6 +111,10 @@ def _assert_same_bits(setting: Setting, archive: Archive, way: str, question: Qu
         if WAYS[way].is_text:
             found = found.astype(expected.dtype)
         assert same_bits(found, expected), f"{question.text} of {', '.join(archive.paths)} (answer {number})"
+
+
+def test_every_statistic_is_asked_for() -> None:
+    assert {*itertools.chain(*STORED_METHODS.values()), "sum_of_weights"} == set(STATISTICS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,10 +6,7 @@ Modules: storage.py
 
 from __future__ import annotations
 
-import functools
-import http.server
 import math
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from insitu.errors import CodecError, InsituError, ModelError, NotFoundError, Se
 from insitu.model import Axis, Codec, Columns, Encoding, Packing, PackingKind, Packings, Source, Tile, VirtualArray
 from insitu.reducing import ReductionQuery, compute_statistics, reduce_chunks
 from insitu.storage import StoredChunk
+from served_folder import ServedFolder
 from server.serving import Server, serving
 
 CHAINS: dict[str, list[dict[str, Any]]] = {
@@ -196,34 +194,10 @@ def check(found: dict[str, np.ndarray], part: Any, along: tuple[int, ...], skipn
     np.testing.assert_allclose(found["sum"].astype("f8"), total, rtol=1e-5)
 
 
-class _Ranged(http.server.SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        try:
-            data = Path(self.translate_path(self.path)).read_bytes()
-        except OSError:
-            self.send_error(404)
-            return
-        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
-        part = data[int(first) : int(last) + 1 if last else None]
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        self.wfile.write(part)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def web(root: Path) -> Iterator[str]:
-    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Ranged, directory=str(root)))
-    threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{running.server_address[1]}"
-    running.shutdown()
-    running.server_close()
+    with ServedFolder(root) as site:
+        yield site.url
 
 
 @pytest.fixture(params=["here", "there", "from the web"])

@@ -5,6 +5,7 @@ Modules: reducing/grouped_statistics.py, reducing/query.py, reducing/reduce_expr
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -54,8 +55,9 @@ def test_like_numpy(name: str, axis: int, others: tuple[int, ...], monkeypatch: 
     shape[axis] = 60
     values = np.random.default_rng(1).normal(size=shape).astype("f4")
     values[values > 1.5] = np.nan
-    for step_bytes in (group_rows.STEP_BYTES, 500):
+    for step_bytes, run_bytes in itertools.product((group_rows.STEP_BYTES, 500), (group_rows.LONG_RUN_BYTES, 0)):
         monkeypatch.setattr(group_rows, "STEP_BYTES", step_bytes)
+        monkeypatch.setattr(group_rows, "LONG_RUN_BYTES", run_bytes)
         for method, of in {"sum": np.nansum, "max": np.nanmax, "std": np.nanstd}.items():
             reduction = Reduction((method,), values.dtype)
             lengths = [1 if number in others else length for number, length in enumerate(shape)]

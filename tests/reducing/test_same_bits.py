@@ -140,8 +140,8 @@ def test_formulas(folder: Path, formula: str) -> None:
             reduce = lambda given: getattr(_part(make(given), method), method)(dim)  # noqa: B023, E731
             with insitu.open_dataset(path) as ds:
                 found = ask_twice(lambda: reduce(ds))  # noqa: B023
-                kept = make(ds)
-                assert same_bits(ask_twice(lambda: getattr(_part(kept, method), method)(dim)).values, found.values)  # noqa: B023
+                used = make(ds)
+                assert same_bits(ask_twice(lambda: getattr(_part(used, method), method)(dim)).values, found.values)  # noqa: B023
             with insitu.open_dataset(path, cache=False) as ds, insitu.options(block_bytes=5000):
                 assert same_bits(ask_twice(lambda: reduce(ds)).values, found.values), (method, dim)  # noqa: B023
             with with_numpy_only():

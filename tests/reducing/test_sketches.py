@@ -1,7 +1,7 @@
 """Histograms are NumPy's, whatever the parts; quantiles of t-digests keep their bound however the
 values come.
 
-Modules: reducing/empty_cells.py, reducing/plain_statistics.py, reducing/reduced_axes.py, reducing/result_layout.py,
+Modules: reducing/empty_cells.py, reducing/result_layout.py,
 reducing/slabs.py
 """
 
@@ -167,8 +167,8 @@ def test_histograms_are_numpys(seed: int, dtype: str, edges: list[int], axes: An
     found = compute_statistics(case.array, query, ReadContext(sources=opened))["histogram"]
     chosen = values[::steps]
     gone = (0, 1, 2) if axes is None else axes
-    kept = [axis for axis in range(3) if axis not in gone]
-    rows = chosen.transpose(*kept, *gone).reshape(*(chosen.shape[axis] for axis in kept), -1)
+    other_axes = [axis for axis in range(3) if axis not in gone]
+    rows = chosen.transpose(*other_axes, *gone).reshape(*(chosen.shape[axis] for axis in other_axes), -1)
     expected = np.apply_along_axis(lambda row: np.histogram(row[~np.isnan(row)], edges)[0], -1, rows.astype("f8"))
     np.testing.assert_array_equal(np.moveaxis(found, 0, -1), expected)
 

@@ -108,7 +108,7 @@ def dated_today(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("versions", "told"),
+    ("versions", "is_warned"),
     [
         (lambda path: {}, False),  # nothing is said that could be compared
         (etag, True),
@@ -119,21 +119,21 @@ def dated_today(path: Path) -> dict[str, str]:
     ],
 )
 def test_a_served_archive(
-    archive: Path, expected: xr.Dataset, site, versions: Callable[[Path], dict[str, str]], told: bool
+    archive: Path, expected: xr.Dataset, site, versions: Callable[[Path], dict[str, str]], is_warned: bool
 ) -> None:
     site.versions = versions
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
             found = insitu.open_dataset(f"{site.url}/a/all.insitu").load()
             xr.testing.assert_identical(found, expected)
-    assert [item.category for item in said] == [InsituWarning] * told
-    if told:
-        assert "only the size of http" in str(said[0].message)
-        assert "recorded as a local file" in str(said[0].message)
+    assert [item.category for item in caught] == [InsituWarning] * is_warned
+    if is_warned:
+        assert "only the size of http" in str(caught[0].message)
+        assert "recorded as a local file" in str(caught[0].message)
     report = check(f"{site.url}/a/all.insitu")
     assert report.ok
-    assert ("of 3 only the size was compared" in str(report)) is told
+    assert ("of 3 only the size was compared" in str(report)) is is_warned
 
 
 def test_a_served_archive_whose_files_changed(archive: Path, site) -> None:
@@ -160,9 +160,9 @@ def test_an_archive_of_a_server_that_was_downloaded(archive: Path, site, monkeyp
     dataset = insitu.open_mfdataset([f"{site.url}/a/{path.name}" for path in paths])
     dataset.insitu.save(archive / "web.insitu")
     convert(archive / "web.insitu", archive / "here.insitu", rename={f"{site.url}/a": str(archive)})
-    with pytest.warns(InsituWarning, match="now a local file") as said:
+    with pytest.warns(InsituWarning, match="now a local file") as caught:
         xr.testing.assert_identical(insitu.open_dataset(archive / "here.insitu").load(), dataset.load())
-    assert len(said) == 1
+    assert len(caught) == 1
     assert refresh(archive / "here.insitu").ok  # which records what the local files have
     report = check(archive / "here.insitu")
     assert report.ok

@@ -189,11 +189,11 @@ def test_a_disk_that_is_full(tmp_path: Path, kind: str) -> None:
         save(archive(1, 2), target)
         names = {path.name for path in target.iterdir()}
         steps = _Steps(at, lambda: OSError(errno.ENOSPC, "No space left on device"), final=False)
-        with mortal(steps), pytest.raises((SourceError, InsituWarning), match="No space left") as told:
+        with mortal(steps), pytest.raises((SourceError, InsituWarning), match="No space left") as caught:
             work(kind, target)()
         found = offsets(target)
         # An error means that nothing was saved; what goes wrong after the commit is a warning.
-        assert found == (after if isinstance(told.value, InsituWarning) else before), f"full at step {at}"
+        assert found == (after if isinstance(caught.value, InsituWarning) else before), f"full at step {at}"
         if found == before:  # and nothing was left behind
             assert {path.name for path in target.iterdir()} == names, f"step {at}"
 

@@ -172,12 +172,12 @@ def test_mutants_beside_the_reference_reader(tmp_path: Path, form: str, seed: in
     assert all(is_same(first[name], values) for name, values in whole.items())
     refused = 0
     for name, mutant, reference in zip(names, mutants, expected, strict=True):
-        ours = read_ours(mutant)
-        if ours is None:
+        actual = read_ours(mutant)
+        if actual is None:
             refused += 1
             continue
-        assert ours.keys() in (whole.keys(), (reference or {}).keys()), f"{name}: {sorted(ours)}"
-        for array, values in ours.items():
+        assert actual.keys() in (whole.keys(), (reference or {}).keys()), f"{name}: {sorted(actual)}"
+        for array, values in actual.items():
             known = (whole.get(array), (reference or {}).get(array))
             assert values is None or any(is_same(values, other) for other in known), f"{name}: {array}"
     assert 0 < refused < len(mutants)
@@ -246,17 +246,17 @@ def test_manifests_in_the_place_of_others(repository: Path, monkeypatch: pytest.
     arrays = {name: array for name, array in insitu.scan(repository, decode=False).all_arrays() if name != "unwritten"}
     whole = {name: insitu.read(array, decode=False) for name, array in arrays.items()}
     folder = repository / "manifests"
-    kept = {file.name: file.read_bytes() for file in folder.iterdir()}
+    contents = {file.name: file.read_bytes() for file in folder.iterdir()}
     refused = 0
-    for name, (one, other) in [(name, pair) for name in whole for pair in combinations(kept, 2)]:
-        (folder / one).write_bytes(kept[other])
-        (folder / other).write_bytes(kept[one])
+    for name, (one, other) in [(name, pair) for name in whole for pair in combinations(contents, 2)]:
+        (folder / one).write_bytes(contents[other])
+        (folder / other).write_bytes(contents[one])
         try:
             assert is_same(insitu.read(repository, name, decode=False), whole[name])
         except FormatError as problem:
             refused += Path(str(problem.url)).name in (one, other)
-        (folder / one).write_bytes(kept[one])
-        (folder / other).write_bytes(kept[other])
+        (folder / one).write_bytes(contents[one])
+        (folder / other).write_bytes(contents[other])
     assert refused == 3 * len(whole)  # the one that the array has, exchanged with each of the others
 
 

@@ -88,11 +88,11 @@ def find_error(act: Any) -> InsituError | None:
     return None
 
 
-def assert_readable_or_located_error(act: Any, told: str) -> None:
+def assert_readable_or_located_error(act: Any, message: str) -> None:
     """Check that an error, if there is one, names the file and the place in it, or the variable."""
     problem = find_error(act)
     if problem is not None:
-        assert told in str(problem) or "variable" in problem.place, str(problem)
+        assert message in str(problem) or "variable" in problem.place, str(problem)
         assert {"structure", "variable", "offset"} & set(problem.place), str(problem)
 
 

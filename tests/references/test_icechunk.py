@@ -55,7 +55,7 @@ def repository(path: Path) -> Any:
     return icechunk.Repository.open(place, authorize_virtual_chunk_access=access)
 
 
-def theirs(path: Path, branch: str = "main") -> Any:
+def open_with_icechunk(path: Path, branch: str = "main") -> Any:
     return zarr.open_group(repository(path).readonly_session(branch).store, mode="r")
 
 
@@ -129,7 +129,7 @@ def test_native_inline_and_virtual_chunks(native: Path) -> None:
     expected[:25], expected[25:50] = 7, np.arange(25, 50)
     np.testing.assert_array_equal(insitu.read(found, "g/mixed", decode=False), expected)
     np.testing.assert_array_equal(
-        insitu.read(found, "large", np.s_[60:, ::7], decode=False), theirs(native)["large"][60:, ::7]
+        insitu.read(found, "large", np.s_[60:, ::7], decode=False), open_with_icechunk(native)["large"][60:, ::7]
     )
     assert insitu.read(found, "scalar", decode=False) == 43
 
@@ -155,7 +155,7 @@ def test_found_by_what_lies_there(native: Path, tmp_path: Path) -> None:
 
 def test_pickles(native: Path) -> None:
     copy = pickle.loads(pickle.dumps(insitu.scan(native, decode=False)))
-    np.testing.assert_array_equal(insitu.read(copy, "large", decode=False), theirs(native)["large"][:])
+    np.testing.assert_array_equal(insitu.read(copy, "large", decode=False), open_with_icechunk(native)["large"][:])
 
 
 @pytest.mark.filterwarnings("ignore:The codec `vlen-utf8`")
@@ -163,7 +163,7 @@ def test_what_is_written_the_library_reads(tmp_path: Path) -> None:
     source = make(tmp_path / "a b#1.nc", 0, 10)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(source, decode=False), target, message="the first")
-    group = theirs(target)
+    group = open_with_icechunk(target)
     np.testing.assert_array_equal(group["v"][:], raw(source))
     assert group.attrs["title"] == "a test"
     assert group["v"].metadata.dimension_names == ("time", "phony_dim_1")
@@ -186,7 +186,7 @@ def test_saving_again_adds_a_version(tmp_path: Path) -> None:
     np.testing.assert_array_equal(insitu.read(target, "v", decode=False), raw(two))
     np.testing.assert_array_equal(insitu.read(f"{target}?snapshot={before}", "v", decode=False), raw(one))
     save(insitu.scan(one, decode=False), f"{target}?branch=dev")
-    np.testing.assert_array_equal(theirs(target, "dev")["v"][:], raw(one))
+    np.testing.assert_array_equal(open_with_icechunk(target, "dev")["v"][:], raw(one))
     np.testing.assert_array_equal(insitu.read(target, "v", decode=False), raw(two))
     with pytest.raises(UnsupportedError, match="a repository already"):
         save(insitu.scan(one, decode=False), target, mode="x")
@@ -209,7 +209,7 @@ def test_inline_threshold_and_other_forms(tmp_path: Path) -> None:
     save(insitu.scan(target, decode=False), tmp_path / "x.json")
     np.testing.assert_array_equal(insitu.read(tmp_path / "x.json", "v", decode=False), raw(source))
     save(insitu.scan(tmp_path / "x.json", decode=False), tmp_path / "y.icechunk")
-    np.testing.assert_array_equal(theirs(tmp_path / "y.icechunk")["v"][:], raw(source))
+    np.testing.assert_array_equal(open_with_icechunk(tmp_path / "y.icechunk")["v"][:], raw(source))
 
 
 def test_sparse_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,12 +223,12 @@ def test_sparse_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(repository_writer, "_REFERENCES_PER_CALL", 64)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(path, decode=False), target)
-    np.testing.assert_array_equal(theirs(target)["v"][:], expected)
+    np.testing.assert_array_equal(open_with_icechunk(target)["v"][:], expected)
     np.testing.assert_array_equal(insitu.read(target, "v", decode=False), expected)
     assert isinstance(insitu.scan(target, decode=False).array("v").tiles[0].chunks[0, 0], Unwritten)
-    said = repository(target).config.manifest
-    assert said is not None
-    assert said.splitting is not None
+    manifests = repository(target).config.manifest
+    assert manifests is not None
+    assert manifests.splitting is not None
     assert len(os.listdir(target / "manifests")) > 1
 
 
@@ -239,7 +239,7 @@ def test_manifests_are_loaded_when_they_are_needed(tmp_path: Path, monkeypatch: 
         data[35:341, 100:260] = np.arange(306 * 160).reshape(306, 160)
     monkeypatch.setattr(repository_writer, "REFERENCES_PER_MANIFEST", 100)
     save(insitu.scan(path, decode=False), target)
-    expected = theirs(target)["v"][:]
+    expected = open_with_icechunk(target)["v"][:]
     count = len(os.listdir(target / "manifests"))
     assert count > 4
     loaded: list[bytes] = []
@@ -278,7 +278,7 @@ def test_append_on_a_border(tmp_path: Path) -> None:
     target = tmp_path / "x.icechunk"
     save(insitu.scan(one, decode=False), target)
     append(insitu.scan(two, decode=False), target, "time")
-    group = theirs(target)
+    group = open_with_icechunk(target)
     np.testing.assert_array_equal(group["v"][:], raw(one, two))
     np.testing.assert_array_equal(group["time"][:], np.arange(17))
     found = insitu.scan(target, decode=False)
@@ -296,7 +296,7 @@ def test_append_within_a_chunk_never_corrupts(tmp_path: Path) -> None:
         append_icechunk(insitu.scan(two, decode=False), str(target), "time", rewrite=0)
     assert insitu.scan(target, decode=False).details.notes["snapshot"] == before
     append(insitu.scan(two, decode=False), target, "time")
-    np.testing.assert_array_equal(theirs(target)["v"][:], raw(one, two))
+    np.testing.assert_array_equal(open_with_icechunk(target)["v"][:], raw(one, two))
     np.testing.assert_array_equal(insitu.read(target, "v", decode=False), raw(one, two))
     np.testing.assert_array_equal(insitu.read(target, "time", decode=False), np.arange(17))
     append(
@@ -306,14 +306,14 @@ def test_append_within_a_chunk_never_corrupts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [({"scale": 0.25}, "attribute scale_factor is 0.5"), ({"level": 0}, "codecs is"), ({"chunk": 3}, "another shape")],
 )
-def test_append_of_what_differs_is_refused(tmp_path: Path, other: dict[str, Any], said: str) -> None:
+def test_append_of_what_differs_is_refused(tmp_path: Path, other: dict[str, Any], message: str) -> None:
     one, two = make(tmp_path / "1.nc", 0, 10), make(tmp_path / "2.nc", 10, 10, **other)
     target = tmp_path / "x.icechunk"
     save(insitu.scan(one, decode=False), target)
-    with pytest.raises(UnsupportedError, match=said):
+    with pytest.raises(UnsupportedError, match=message):
         append_icechunk(insitu.scan(two, decode=False), str(target), "time", rewrite=0)
     np.testing.assert_array_equal(insitu.read(target, "v", decode=False), raw(one))
     with pytest.raises(InsituError, match="no array has a dimension 'nothing'"):
@@ -348,7 +348,7 @@ def test_chunks_of_different_lengths(tmp_path: Path) -> None:
         pytest.skip("the installed zarr and icechunk do not know rectilinear grids")
     save(joined, target)
     with zarr.config.set({"array.rectilinear_chunks": True}):
-        np.testing.assert_array_equal(theirs(target)["v"][:], insitu.read(joined, "v", decode=False))
+        np.testing.assert_array_equal(open_with_icechunk(target)["v"][:], insitu.read(joined, "v", decode=False))
     found = insitu.scan(target, decode=False)
     np.testing.assert_array_equal(insitu.read(found, "v", decode=False), insitu.read(joined, "v", decode=False))
     assert found.array("v").tiles[0].axes[0] == Axis.irregular([4, 3, 3, 5], 0, 1, [4, 3, 3, 5])
@@ -393,8 +393,8 @@ def manifests(tmp_path: Path) -> tuple[bytes, str, str]:
     zarr.create_array(session.store, name="a", shape=(40,), chunks=(10,), dtype="i4", compressors=None)[:10] = 3
     session.store.set_virtual_ref("a/c/2", f"file://{tmp_path}/x.bin", offset=8, length=40)
     session.commit("one")
-    said = repo.inspect_snapshot(repo.lookup_branch("main"))
-    about = json.loads(said) if isinstance(said, str) else said
+    answer = repo.inspect_snapshot(repo.lookup_branch("main"))
+    about = json.loads(answer) if isinstance(answer, str) else answer
     node = next(node for node in about["nodes"] if node["path"] == "/a")
     name = node["manifest_refs"][0]["id"]
     return (path / "manifests" / name).read_bytes(), name, node["id"]
@@ -442,7 +442,7 @@ def test_urls_relative_to_a_container(tmp_path: Path, lazy: bool, monkeypatch: p
     path = make_referring(tmp_path, "vcc://here/data.bin")
     monkeypatch.setattr(repository_reader, "can_decompress_texts", lambda: lazy)
     array = insitu.scan(path, decode=False).array("a")
-    np.testing.assert_array_equal(read_array(array), theirs(path)["a"][:])
+    np.testing.assert_array_equal(read_array(array), open_with_icechunk(path)["a"][:])
     assert [source.url for source in array.sources] == [str(tmp_path / "data.bin")]
 
 
@@ -470,9 +470,9 @@ def test_compressed_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_file_with_another_etag_is_noticed(tmp_path: Path) -> None:
     path = make_referring(tmp_path, f"file://{tmp_path}/data.bin", checksum="something else")
-    with pytest.raises(Exception, match=r"checksum|changed since") as theirs_said:
-        theirs(path)["a"][:]
-    assert theirs_said
+    with pytest.raises(Exception, match=r"checksum|changed since") as failed:
+        open_with_icechunk(path)["a"][:]
+    assert failed
     with pytest.raises(StaleSourceError, match="changed since"):
         insitu.read(path, "a", decode=False)
 
@@ -536,7 +536,7 @@ def test_virtualizarr_reads_the_same(tmp_path: Path) -> None:
             f"file://{source}", registry=registry, parser=HDFParser(drop_variables=["names"]), loadable_variables=[]
         )
         virtual.vz.to_icechunk(session.store)
-    session.commit("theirs")
+    session.commit("open_with_icechunk")
     np.testing.assert_array_equal(insitu.read(tmp_path / "vz.icechunk", "v", decode=False), raw(source))
 
 

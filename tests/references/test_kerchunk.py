@@ -63,13 +63,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def assert_same_tree(ours: VirtualGroup, theirs: VirtualGroup) -> None:
-    assert [path for path, _ in ours.all_arrays()] == [path for path, _ in theirs.all_arrays()]
-    assert {k: np.asarray(v).tolist() for k, v in ours.attributes.items()} == {
-        k: np.asarray(v).tolist() for k, v in theirs.attributes.items()
+def assert_same_tree(actual: VirtualGroup, wanted: VirtualGroup) -> None:
+    assert [path for path, _ in actual.all_arrays()] == [path for path, _ in wanted.all_arrays()]
+    assert {k: np.asarray(v).tolist() for k, v in actual.attributes.items()} == {
+        k: np.asarray(v).tolist() for k, v in wanted.attributes.items()
     }
-    for path, array in theirs.all_arrays():
-        found = ours.array(path)
+    for path, array in wanted.all_arrays():
+        found = actual.array(path)
         assert found.shape == array.shape
         one, other = read_array(found), read_array(array)
         texts = {one.dtype.kind, other.dtype.kind} <= set(
@@ -103,9 +103,9 @@ def test_states_and_tables(archive: Path, tmp_path: Path) -> None:
     for target in ("x.json", "x.parq"):
         back = open_saved(tmp_path / target)
         for path in ("a", "b", "c", "g/h/f"):
-            ours, reference = back.array(path).tiles[0].chunks, group.array(path).tiles[0].chunks
+            actual, reference = back.array(path).tiles[0].chunks, group.array(path).tiles[0].chunks
             for cell in np.ndindex(*reference.shape):
-                one, other = ours[cell], reference[cell]
+                one, other = actual[cell], reference[cell]
                 assert isinstance(one, Stored)
                 assert isinstance(other, Stored)
                 assert (one.source.url, one.offset, one.length) == (other.source.url, other.offset, other.length)

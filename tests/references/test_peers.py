@@ -106,8 +106,8 @@ def test_xarrays_kerchunk_engine(archive: Path, tmp_path: Path, name: str) -> No
     options: dict[str, Any] = {"remote_protocol": "file"}
     if name.endswith(".gz"):
         options["target_options"] = {"compression": "gzip"}
-    ours = xr.open_dataset(str(path), engine="kerchunk", storage_options=options).load()
-    xr.testing.assert_identical(ours.drop_encoding(), xr.open_dataset(archive).load().drop_encoding())
+    actual = xr.open_dataset(str(path), engine="kerchunk", storage_options=options).load()
+    xr.testing.assert_identical(actual.drop_encoding(), xr.open_dataset(archive).load().drop_encoding())
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.parq"])
@@ -194,8 +194,8 @@ def test_virtualizarrs_objects(tmp_path: Path) -> None:
     whole = xr.open_datatree(paths[0], engine="h5netcdf").load()
     xr.testing.assert_identical(insitu.open_datatree(stores[0]).load(), whole)
     joined = xr.open_mfdataset(paths, engine="h5netcdf", data_vars="minimal", coords="minimal", compat="override")
-    ours = insitu.open_mfdataset(stores, data_vars="minimal", coords="minimal", compat="override")
-    xr.testing.assert_identical(ours.load(), joined.load())
+    actual = insitu.open_mfdataset(stores, data_vars="minimal", coords="minimal", compat="override")
+    xr.testing.assert_identical(actual.load(), joined.load())
     np.testing.assert_array_equal(insitu.read(stores[1], "deep/er/t"), insitu.read(paths[1], "deep/er/t"))
     assert insitu.reduce(stores[0], "t", "max") == expected.t.max()
     insitu.open_dataset(stores[0]).insitu.save(tmp_path / "x.insitu")
@@ -242,12 +242,12 @@ def test_kerchunks_netcdf3(tmp_path: Path) -> None:
     (tmp_path / "k.json").write_text(json.dumps(refs))
     found = open_references(str(tmp_path / "k.json"))
     assert found is not None
-    ours = insitu.scan(path, decode=False)
+    actual = insitu.scan(path, decode=False)
     for name in ("a", "b", "c", "still"):
-        assert read_array(found.array(name)).tolist() == read_array(ours.array(name)).tolist(), name
+        assert read_array(found.array(name)).tolist() == read_array(actual.array(name)).tolist(), name
     # And the other way round: kerchunk's codec reads what we say.
-    save(ours, tmp_path / "x.json")
+    save(actual, tmp_path / "x.json")
     files = fsspec.filesystem("reference", fo=str(tmp_path / "x.json"), remote_protocol="file")
     group = zarr.open_group(files.get_mapper(""), mode="r")
     for name in ("a", "b", "c", "still"):
-        assert group[name][...].tolist() == read_array(ours.array(name)).tolist(), name
+        assert group[name][...].tolist() == read_array(actual.array(name)).tolist(), name

@@ -102,8 +102,8 @@ def _meaning(group: VirtualGroup) -> Any:
                     places.append((where,))
             axes = [tuple(c.tolist() for c in axis.show(np.arange(axis.count))) for axis in tile.axes]
             tiles.append((origin, tile.dimensions, axes, places))
-        told = (array.shape, array.dtype.str, array.dims, repr(dict(array.attributes)), repr(array.fill_value))
-        arrays[name] = (told, repr(array.details), tiles)
+        facts = (array.shape, array.dtype.str, array.dims, repr(dict(array.attributes)), repr(array.fill_value))
+        arrays[name] = (facts, repr(array.details), tiles)
     groups = {name: _meaning(inner) for name, inner in group.groups.items()}
     return list(arrays.items()), list(groups.items()), repr(group.attributes), repr(group.details), repr(group.problems)
 
@@ -280,7 +280,7 @@ def test_an_origin_that_was_moved(tmp_path: Path) -> None:
 
 def test_boxes_against_counting(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
-    said = set()
+    outcomes = set()
     for _ in range(300):
         ndim, count = int(random.integers(1, 4)), int(random.integers(1, 6))
         shape = random.integers(1, 7, ndim)
@@ -290,13 +290,13 @@ def test_boxes_against_counting(tmp_path: Path) -> None:
         for origin, extent in zip(origins, shapes, strict=True):
             seen[tuple(slice(a, a + b) for a, b in zip(origin, extent, strict=True))] += 1
         fits = bool((origins + shapes <= shape).all()) and seen.max() < 2
-        said.add(fits)
+        outcomes.add(fits)
         if fits:
             check_boxes(tuple(shape), origins, shapes)
         else:
             with pytest.raises(FormatError):
                 check_boxes(tuple(shape), origins, shapes)
-    assert said == {True, False}
+    assert outcomes == {True, False}
     # Many tiles: compared in blocks, and not each with each.
     corners = np.stack(np.meshgrid(np.arange(120), np.arange(120), indexing="ij"), -1).reshape(-1, 2)
     check_boxes((120, 120), corners, np.ones_like(corners))
@@ -344,12 +344,12 @@ def test_groups_of_a_sparse_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             other["tree"]["arrays"]["a"]["tiles"][0]["chunks"]["starts"][at] += shift
             (path / NAME).write_text(json.dumps(other))
             chunks = open_store(str(path)).group().array("a").tiles[0].chunks
-            told = 0
+            refused = 0
             for cell, place in enumerate(right[0][0][1][2][0][3][:100]):
                 try:
                     state = chunks[0, cell]
                 except FormatError:
-                    told += 1
+                    refused += 1
                     continue
                 assert (place[0] == -2) == (type(state).__name__ == "Unwritten"), (at, shift, cell)
-            assert told
+            assert refused

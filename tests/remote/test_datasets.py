@@ -104,9 +104,9 @@ def test_references_hold_no_secret_and_need_none_to_be_opened(
     assert options["secret"] not in repr(dataset) + dataset._repr_html_() + repr(dataset.tas.variable._data)
     target = tmp_path / "months.insitu"
     dataset.insitu.save(target)
-    kept = b"".join(path.read_bytes() for path in target.rglob("*") if path.is_file())
-    assert options["secret"].encode() not in kept
-    assert options["key"].encode() not in kept
+    contents = b"".join(path.read_bytes() for path in target.rglob("*") if path.is_file())
+    assert options["secret"].encode() not in contents
+    assert options["key"].encode() not in contents
     xr.testing.assert_identical(insitu.open_dataset(target, storage_options=options).load(), expected)
 
 
@@ -119,8 +119,8 @@ def test_signed_addresses_make_a_dataset_and_are_not_kept(
     dataset = insitu.open_mfdataset(urls)
     target = tmp_path / "signed.insitu"
     dataset.insitu.save(target)
-    kept = b"".join(path.read_bytes() for path in target.rglob("*") if path.is_file())
-    assert b"X-Amz-Signature" not in kept
+    contents = b"".join(path.read_bytes() for path in target.rglob("*") if path.is_file())
+    assert b"X-Amz-Signature" not in contents
     assert b"Signature" not in repr(dataset).encode()
 
 

@@ -151,7 +151,7 @@ def test_many_swaths_join(limb: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("maps", "count", "dims", "told"),
+    ("maps", "count", "dims", "message"),
     [
         (_map(0, 1), 8, ("nTimes",), None),
         (_map(1, 2), 4, ("GeoTrack",), "GeoTrack on nTimes: offset 1, increment 2"),
@@ -160,14 +160,14 @@ def test_many_swaths_join(limb: Path, tmp_path: Path) -> None:
         ("", 3, ("GeoTrack",), None),
     ],
 )
-def test_dimension_maps(tmp_path: Path, maps: str, count: int, dims: tuple[str, ...], told: str | None) -> None:
+def test_dimension_maps(tmp_path: Path, maps: str, count: int, dims: tuple[str, ...], message: str | None) -> None:
     path = tmp_path / "x.he5"
     text = _structure({"Latitude": ("GeoTrack",)}, {"O3": ("nTimes",)}, maps)
     arrays = {f"{SWATH}/Geolocation Fields/Latitude": np.arange(count, dtype="f4"), f"{DATA}/O3": np.arange(8.0)}
     _write(path, text, arrays)
     dataset = insitu.open_dataset(path, group=DATA)
     assert dataset.coords["Latitude"].dims == dims
-    assert dataset["Latitude"].attrs.get("dimension_map") == told
+    assert dataset["Latitude"].attrs.get("dimension_map") == message
     if maps == _map(1, 2):
         assert dataset["GeoTrack"].values.tolist() == [1, 3, 5, 7]
         assert dataset["Latitude"].interp(GeoTrack=[2, 4]).values.tolist() == [0.5, 1.5]

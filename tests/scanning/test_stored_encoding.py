@@ -31,13 +31,13 @@ FILTERS: dict[str, dict[str, Any]] = {
 }
 
 
-def opened(door: str, path: Path, **how: Any) -> xr.Dataset:
-    return insitu.open_dataset(path, **how) if door == "virtual" else xr.open_dataset(path, engine="insitu", **how)
+def opened(function: str, path: Path, **how: Any) -> xr.Dataset:
+    return insitu.open_dataset(path, **how) if function == "virtual" else xr.open_dataset(path, engine="insitu", **how)
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
+@pytest.mark.parametrize("function", ["virtual", "engine"])
 @pytest.mark.parametrize("name", FILTERS)
-def test_filters_are_told_as_netcdf4_tells_them(tmp_path: Path, name: str, door: str) -> None:
+def test_filters_are_told_as_netcdf4_tells_them(tmp_path: Path, name: str, function: str) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("x", 8192)
@@ -47,7 +47,7 @@ def test_filters_are_told_as_netcdf4_tells_them(tmp_path: Path, name: str, door:
             pytest.skip(f"this build of netCDF has no {name}")
         made[:] = np.arange(8192) // 100
     with xr.open_dataset(path, engine="netcdf4") as expected:
-        found = opened(door, path)
+        found = opened(function, path)
         assert found.v.encoding == expected.v.encoding
         np.testing.assert_array_equal(found.v.values, expected.v.values)
 
@@ -65,8 +65,8 @@ def test_lzf_is_told_as_h5netcdf_tells_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
-@pytest.mark.parametrize("door", ["virtual", "engine"])
-def test_least_significant_digit_is_encoding(tmp_path: Path, format: str, door: str) -> None:
+@pytest.mark.parametrize("function", ["virtual", "engine"])
+def test_least_significant_digit_is_encoding(tmp_path: Path, format: str, function: str) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w", format=format) as file:
         file.createDimension("x", 4)
@@ -76,7 +76,7 @@ def test_least_significant_digit_is_encoding(tmp_path: Path, format: str, door: 
         for name in ("v", "x", "one"):
             file[name].least_significant_digit = 2
     with xr.open_dataset(path, engine="netcdf4") as expected:
-        found = opened(door, path)
+        found = opened(function, path)
         xr.testing.assert_identical(found.load(), expected.load())
         for name in ("v", "x", "one"):
             assert found[name].encoding["least_significant_digit"] == expected[name].encoding["least_significant_digit"]
@@ -88,9 +88,9 @@ def test_least_significant_digit_is_encoding(tmp_path: Path, format: str, door: 
 
 
 @pytest.mark.parametrize("format", ["NETCDF4", "NETCDF3_CLASSIC"])
-@pytest.mark.parametrize("door", ["virtual", "engine"])
+@pytest.mark.parametrize("function", ["virtual", "engine"])
 @pytest.mark.parametrize("how", [{}, {"concat_characters": False}, {"decode_cf": False}], ids=str)
-def test_scalar_characters_keep_their_type(tmp_path: Path, format: str, door: str, how: dict[str, Any]) -> None:
+def test_scalar_characters_keep_their_type(tmp_path: Path, format: str, function: str, how: dict[str, Any]) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w", format=format) as file:
         file.createDimension("x", 4)
@@ -102,12 +102,12 @@ def test_scalar_characters_keep_their_type(tmp_path: Path, format: str, door: st
         file.createVariable("v", "f4", ("x",))[:] = 1
         file["v"].grid_mapping = "crs"
     with xr.open_dataset(path, engine="netcdf4", **how) as expected:
-        found = opened(door, path, **how).load()
+        found = opened(function, path, **how).load()
         xr.testing.assert_identical(found, expected.load())
         for name in expected.variables:
             assert found[name].dtype == expected[name].dtype, name
             assert isinstance(found[name].values, np.ndarray)
-    if door == "virtual" and not how:
+    if function == "virtual" and not how:
         insitu.open_dataset(path).insitu.save(tmp_path / "s.insitu")
         xr.testing.assert_identical(insitu.open_dataset(tmp_path / "s.insitu").load(), found)
         assert insitu.open_dataset(tmp_path / "s.insitu").crs.dtype == np.dtype("S1")
@@ -153,12 +153,12 @@ def test_enumerations_are_told_with_their_name(tmp_path: Path, group: str | None
             assert found["enum"] == {"clear": 0, "cloudy": 1}
 
 
-@pytest.mark.parametrize("door", ["virtual", "engine"])
-def test_a_variable_without_a_name(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("function", ["virtual", "engine"])
+def test_a_variable_without_a_name(tmp_path: Path, function: str) -> None:
     path = tmp_path / "a.nc"
     made = xr.Dataset({None: (("x", "y"), [[0, 1], [2, 3]])})
     made.to_netcdf(path, engine="netcdf4")
-    found = opened(door, path)
+    found = opened(function, path)
     xr.testing.assert_identical(found.load(), made)
     two = insitu.open_mfdataset([path, path], combine="nested", concat_dim="x")
     xr.testing.assert_identical(two.load(), xr.concat([made, made], "x"))

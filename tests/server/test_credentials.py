@@ -16,6 +16,7 @@ import cbor2
 import numpy as np
 import pytest
 
+from access_policies import PathPolicy
 from insitu.active.wire_array import array_to_wire
 from insitu.model import Encoding, Source
 from insitu.reading import ChunkCache
@@ -131,21 +132,8 @@ def test_no_two_pairs_of_name_and_secret_have_one_digest() -> None:
 
 # -- every cache by its name
 
-
-class _All:
-    """A gate that lets everything in: what counts is that there is one."""
-
-    def path(self, path: str) -> bool:
-        return True
-
-    def web(self, url: str) -> bool:
-        return True
-
-    def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
-        return True
-
-    def public_url(self, path: str) -> str:
-        return path
+EVERYTHING = PathPolicy(lambda path: True, remote=True)
+"""Lets everything in: what counts is that there is a policy."""
 
 
 @pytest.fixture
@@ -158,7 +146,7 @@ def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_netrc_is_for_clients_only(site: Site) -> None:
     url = f"{site.url}/header/raw"
     assert open_source(url).read(0, 4) == VALUES.tobytes()[:4]
-    with access_policy_scope(_All()), pytest.raises(PermissionError, match="401"):
+    with access_policy_scope(EVERYTHING), pytest.raises(PermissionError, match="401"):
         open_source(url).read(0, 4)
 
 
@@ -214,7 +202,7 @@ def test_disk_cache(site: Site, tmp_path: Path, behind: bool) -> None:
                 read(others)
 
     if behind:
-        with access_policy_scope(_All()):
+        with access_policy_scope(EVERYTHING):
             check()
     else:
         check()
@@ -231,7 +219,7 @@ def test_disk_cache_knows_the_endpoint(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("netrc")
 def test_redirects_remembered(site: Site) -> None:
     """Where a server sent one client is not where it sends another: each source asks for itself."""
-    with access_policy_scope(_All()):
+    with access_policy_scope(EVERYTHING):
         one, two = (open_source(f"{site.url}/header/raw", {"headers": who}) for who in (ANN, {}))
         assert one.read(0, 4) == VALUES.tobytes()[:4]
         with pytest.raises(PermissionError):
@@ -271,7 +259,7 @@ def test_members_of_archives(site: Site) -> None:
     from insitu.formats.containers.entry_list import list_entries
 
     url = f"{site.url}/header/x.zip"
-    with access_policy_scope(_All()):
+    with access_policy_scope(EVERYTHING):
         source = open_source(url, {"headers": ANN})
         assert [member.name for member in list_entries(source)] == ["a.nc"]
         facts = source.describe()
@@ -301,7 +289,7 @@ def test_object_store_takes_nothing_from_the_operator(
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"operators-own").decode())
         client = {**client, "key": base64.b64encode(b"clients").decode()} if client.get("key") else client
     monkeypatch.setattr("insitu.sources.object_store.bucket.Bucket._find_region", lambda bucket: None)
-    with access_policy_scope(_All()):
+    with access_policy_scope(EVERYTHING):
         found = open_source(f"{scheme}://bucket/key", client)
         bucket, _ = open_bucket(f"{scheme}://bucket/key", client) or (None, "")
     sent = f"{found._address} {found._settings['headers']}"  # type: ignore[attr-defined]
@@ -320,7 +308,7 @@ def test_object_store_instances_are_one_for_each_credentials() -> None:
 
 
 def test_an_operator_may_lend_what_the_machine_has() -> None:
-    with access_policy_scope(_All()):
+    with access_policy_scope(EVERYTHING):
         assert not can_use_environment({})
         assert not can_use_environment({"anon": True})
         assert can_use_environment({"anon": False})
@@ -332,6 +320,6 @@ def test_icechunk_takes_nothing_from_the_environment_behind_a_gate() -> None:
     from insitu.references.icechunk.repository import _s3_keys
 
     assert _s3_keys({}) == {"from_env": True}
-    with access_policy_scope(_All()):
+    with access_policy_scope(EVERYTHING):
         assert _s3_keys({}) == {"anonymous": True}
         assert _s3_keys({"key": "a", "secret": "b"}) == {"access_key_id": "a", "secret_access_key": "b"}

@@ -42,10 +42,10 @@ def ask(tmp_path: Path) -> Ask:
     (tmp_path / "raw.bin").write_bytes(VALUES.tobytes())
     settings = Settings(roots=(str(tmp_path),))
 
-    def asked(method: str, path: str, data: Any = None) -> Answer:
+    def request_here(method: str, path: str, data: Any = None) -> Answer:
         return ask_app(create_app(settings), Asked(method, path, b"" if data is None else data))[0]
 
-    return asked
+    return request_here
 
 
 def test_health_and_metrics(ask: Ask) -> None:

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 import pytest
 
+from access_policies import PathPolicy
 from insitu.active.wire_array import array_to_wire
 from insitu.errors import AccessError, CodecError, FormatError, NotFoundError, SourceError, VariableError
 from insitu.model import Encoding
@@ -215,25 +216,8 @@ def test_a_redirect_to_the_outside_is_refused_by_the_address_asked_for(
     assert site.removeprefix("http://") in answer.body.decode(errors="replace")
 
 
-class _Root:
-    def __init__(self, root: str) -> None:
-        self.root = root
-
-    def path(self, path: str) -> bool:
-        return path == self.root or path.startswith(self.root + "/")
-
-    def web(self, url: str) -> bool:
-        return False
-
-    def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
-        return False
-
-    def public_url(self, path: str) -> str:
-        return path
-
-
 def test_hints_and_causes_are_searched() -> None:
-    with access_policy_scope(_Root("/data/my files")):
+    with access_policy_scope(PathPolicy(lambda path: f"{path}/".startswith("/data/my files/"))):
         hidden = [
             AccessError(
                 "there is no AWS profile 'x'",

@@ -149,18 +149,18 @@ def test_a_worker_without_room_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def story() -> None:
         nonlocal clock
-        door = Admission(100, 10, LONG, 2)
-        first, second = await door.enter(1), await door.enter(1)
+        limits = Admission(100, 10, LONG, 2)
+        first, second = await limits.enter(1), await limits.enter(1)
         clock = 3.0
-        assert door.stuck_seconds == 3
+        assert limits.stuck_seconds == 3
         first()
-        assert door.stuck_seconds == 0
-        third = await door.enter(1)
+        assert limits.stuck_seconds == 0
+        third = await limits.enter(1)
         clock = 9.0
-        assert door.stuck_seconds == 6
+        assert limits.stuck_seconds == 6
         second()
         third()
         clock = 100.0
-        assert door.stuck_seconds == 0
+        assert limits.stuck_seconds == 0
 
     asyncio.run(story())

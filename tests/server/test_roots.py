@@ -179,10 +179,10 @@ class _Redirecting(http.server.BaseHTTPRequestHandler):
     name of it.
     """
 
-    asked: list[str]
+    paths: list[str]
 
     def do_GET(self) -> None:
-        type(self).asked.append(self.path)
+        type(self).paths.append(self.path)
         if self.path.startswith("/good/away"):
             self.send_response(302)
             port = self.server.server_address[1]
@@ -205,11 +205,11 @@ class _Redirecting(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[tuple[str, list[str]]]:
-    handler = type("Handler", (_Redirecting,), {"asked": []})
+    handler = type("Handler", (_Redirecting,), {"paths": []})
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{served.server_address[1]}", handler.asked
+    yield f"http://127.0.0.1:{served.server_address[1]}", handler.paths
     served.shutdown()
     served.server_close()
 
@@ -246,13 +246,13 @@ def test_web_addresses_and_redirects(web: tuple[str, list[str]], tmp_path: Path)
 
 def test_a_bucket_that_redirects(tmp_path: Path) -> None:
     """A root `s3://` at an endpoint whose answers lead to another server, which sees no request."""
-    other = type("Other", (_Redirecting,), {"asked": []})
+    other = type("Other", (_Redirecting,), {"paths": []})
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), other)
     threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
-    away = type("Away", (_Redirecting,), {"asked": []})
+    away = type("Away", (_Redirecting,), {"paths": []})
 
     def do_get(self: Any) -> None:
-        type(self).asked.append(self.path)
+        type(self).paths.append(self.path)
         self.send_response(307)
         self.send_header("Location", f"http://127.0.0.1:{served.server_address[1]}/box/x")
         self.send_header("Content-Length", "0")
@@ -275,8 +275,8 @@ def test_a_bucket_that_redirects(tmp_path: Path) -> None:
                     assert_refused(server.post("/reduce", {"jobs": [job]}, basic))
                 assert_refused(server.post("/scan", {"url": "s3://box/x.zarr"}, basic))
             assert "hush" not in server.log.read_text()
-        assert away.asked  # type: ignore[attr-defined]
-        assert other.asked == []  # type: ignore[attr-defined]
+        assert away.paths  # type: ignore[attr-defined]
+        assert other.paths == []  # type: ignore[attr-defined]
     finally:
         for each in (served, store):
             each.shutdown()

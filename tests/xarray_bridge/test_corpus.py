@@ -30,7 +30,7 @@ def verdicts(paths: Iterable[Path], engines: Sequence[str]) -> Iterator[tuple[Pa
     for path in paths:
         for number in range(len(engines)):
             worker = worker or _worker()
-            answer = _asked(worker, "\t".join([str(path), *engines[number:]]))
+            answer = _ask_worker(worker, "\t".join([str(path), *engines[number:]]))
             if answer not in ("died", "hung"):
                 break
             end(worker)
@@ -46,7 +46,7 @@ def _worker() -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, str(WORKER)], **pipes, text=True, env=environment)
 
 
-def _asked(worker: subprocess.Popen[str], question: str) -> str:
+def _ask_worker(worker: subprocess.Popen[str], question: str) -> str:
     assert worker.stdin is not None
     assert worker.stdout is not None
     worker.stdin.write(f"{question}\n")

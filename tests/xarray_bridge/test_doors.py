@@ -154,10 +154,10 @@ class TestSignedAddresses:
         ds.insitu.save(web.root / "refs.insitu")
         ds.isel(time=[0]).insitu.save(web.root / "refs.json")
         shown = repr(ds.insitu.sources) + repr(ds) + str(ds.insitu.report()) + repr(ds.tas.encoding) + repr(ds.encoding)
-        kept = b"".join(file.read_bytes() for file in (web.root / "refs.insitu").iterdir())
-        kept += (web.root / "refs.json").read_bytes()
-        assert b"127.0.0.1" in kept
-        assert b"sesame" not in kept
+        contents = b"".join(file.read_bytes() for file in (web.root / "refs.insitu").iterdir())
+        contents += (web.root / "refs.json").read_bytes()
+        assert b"127.0.0.1" in contents
+        assert b"sesame" not in contents
         assert "sesame" not in shown
         xr.testing.assert_identical(ds.load(), wanted)
         # Saved, they are opened with the same key again.

@@ -23,7 +23,7 @@ import insitu
 from insitu.errors import GroupError, UnsupportedError
 from waiting import LONG
 
-DOORS: dict[str, Callable[..., xr.Dataset]] = {
+FUNCTIONS: dict[str, Callable[..., xr.Dataset]] = {
     "virtual": insitu.open_dataset,
     "engine": lambda place, **how: xr.open_dataset(place, engine="insitu", **how),
     "many": lambda place, **how: insitu.open_mfdataset([place], **how),
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.nc"
 
 
-@pytest.mark.parametrize("way", DOORS)
+@pytest.mark.parametrize("way", FUNCTIONS)
 @pytest.mark.parametrize(
     "how",
     [
@@ -49,41 +49,41 @@ def path(tmp_path: Path) -> Path:
     ids=lambda how: next(iter(how)),
 )
 def test_taken(path: Path, way: str, how: dict[str, Any]) -> None:
-    found = DOORS[way](path, **how).load()
+    found = FUNCTIONS[way](path, **how).load()
     with xr.open_dataset(path, engine="netcdf4", auto_complex=True) as expected:
         xr.testing.assert_identical(found, expected.load())
 
 
-@pytest.mark.parametrize("way", DOORS)
+@pytest.mark.parametrize("way", FUNCTIONS)
 @pytest.mark.parametrize(
     "how", [{"mode": "w"}, {"phony_dims": "access"}, {"decode_vlen_strings": False}, {"driver": "ros3"}], ids=str
 )
 def test_refused(path: Path, way: str, how: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match=f"{next(iter(how))}=.*Leave"):
-        DOORS[way](path, **how)
+        FUNCTIONS[way](path, **how)
 
 
 @pytest.mark.parametrize("way", ["virtual", "engine"])
 def test_unknown_keywords_are_errors(path: Path, way: str) -> None:
     with pytest.raises(TypeError, match="bogus"):
-        DOORS[way](path, bogus=1)
+        FUNCTIONS[way](path, bogus=1)
 
 
-@pytest.mark.parametrize("way", DOORS)
+@pytest.mark.parametrize("way", FUNCTIONS)
 def test_complex_numbers_along_a_dimension_are_refused(tmp_path: Path, way: str) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("y", 3)
         file.createDimension("ri", 2)
         file.createVariable("v", "f4", ("y", "ri"))[:] = 1
-    assert DOORS[way](tmp_path / "a.nc").v.shape == (3, 2)
+    assert FUNCTIONS[way](tmp_path / "a.nc").v.shape == (3, 2)
     with pytest.raises(UnsupportedError, match=r"along dimension 'ri'.*isel"):
-        DOORS[way](tmp_path / "a.nc", auto_complex=True)
+        FUNCTIONS[way](tmp_path / "a.nc", auto_complex=True)
 
 
 @pytest.mark.parametrize("way", ["virtual", "engine"])
 def test_indexes_can_be_left_out(path: Path, way: str) -> None:
-    assert list(DOORS[way](path).xindexes) == ["x"]
-    bare = DOORS[way](path, create_default_indexes=False)
+    assert list(FUNCTIONS[way](path).xindexes) == ["x"]
+    bare = FUNCTIONS[way](path, create_default_indexes=False)
     assert not bare.xindexes
     assert bare.x.values.tolist() == [5, 6, 7]
     assert list(bare.coords) == ["x"]
@@ -92,13 +92,13 @@ def test_indexes_can_be_left_out(path: Path, way: str) -> None:
 @pytest.mark.parametrize("way", ["virtual", "engine"])
 def test_groups(path: Path, way: str) -> None:
     with pytest.raises(GroupError, match="no group 'bar'"):
-        DOORS[way](path, group="bar")
+        FUNCTIONS[way](path, group="bar")
     with pytest.raises(OSError, match="bar"):
-        DOORS[way](path, group="bar")
+        FUNCTIONS[way](path, group="bar")
     with pytest.raises(KeyError):
-        DOORS[way](path, group="bar")
+        FUNCTIONS[way](path, group="bar")
     with pytest.raises(ValueError, match="must be a string"):
-        DOORS[way](path, group=(1, 2))
+        FUNCTIONS[way](path, group=(1, 2))
 
 
 OBJECTS: dict[str, Callable[[bytes, Path], Any]] = {
@@ -112,27 +112,36 @@ OBJECTS: dict[str, Callable[[bytes, Path], Any]] = {
 
 @pytest.mark.parametrize("way", ["virtual", "engine"])
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_datasets_on_objects_of_this_process_travel(path: Path, tmp_path: Path, kind: str, way: str) -> None:
+def test_datasets_on_objects_of_this_process_travel(path: Path, kind: str, way: str) -> None:
     place = OBJECTS[kind](path.read_bytes(), path)
-    dataset = DOORS[way](place)
-    data = pickle.dumps(dataset)
-    copy = pickle.loads(data)
+    dataset = FUNCTIONS[way](place)
+    copy = pickle.loads(pickle.dumps(dataset))
     assert copy.v.values.tolist() == [0, 1, 2]
     del copy
     gc.collect()
     assert dataset.v.values.tolist() == [0, 1, 2]  # what it is read from is still found
-    # In another process the same names must not lead to objects that lie there.
-    (tmp_path / "data.pickle").write_bytes(data)
+    if hasattr(place, "close"):
+        place.close()
+
+
+def test_datasets_on_objects_travel_to_another_process(path: Path, tmp_path: Path) -> None:
+    """There the same names must not lead to objects that lie there."""
+    places = [OBJECTS[kind](path.read_bytes(), path) for kind in OBJECTS]
+    datasets = [FUNCTIONS[way](place) for place in places for way in ("virtual", "engine")]
+    for number, dataset in enumerate(datasets):
+        (tmp_path / f"{number}.pickle").write_bytes(pickle.dumps(dataset))
     xr.Dataset({"v": ("x", np.ones(3))}).to_netcdf(tmp_path / "other.nc", engine="netcdf4")
     code = (
         "import io, pickle, insitu, pathlib\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
         "other = (folder / 'other.nc').read_bytes()\n"
-        "held = [insitu.open_dataset(other), insitu.open_dataset(io.BytesIO(other))]\n"
-        "mine = pickle.loads((folder / 'data.pickle').read_bytes())\n"
-        "assert mine.v.values.tolist() == [0, 1, 2]\n"
-        "assert [one.v.values.tolist() for one in held] == [[1, 1, 1]] * 2\n"
+        "own = [insitu.open_dataset(make(other)) for make in (bytes, bytearray, memoryview, io.BytesIO)]\n"
+        f"for number in range({len(datasets)}):\n"
+        "    came = pickle.loads((folder / f'{number}.pickle').read_bytes())\n"
+        "    assert came.v.values.tolist() == [0, 1, 2], number\n"
+        "assert [one.v.values.tolist() for one in own] == [[1, 1, 1]] * 4\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=LONG)
-    if hasattr(place, "close"):
-        place.close()
+    for place in places:
+        if hasattr(place, "close"):
+            place.close()

@@ -25,10 +25,8 @@ from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.reading import ReadContext
 from insitu.reducing import reduce_expression as here
 from insitu.reducing.expression_values import ExpressionValues
-from insitu.reducing.fold_portions import Folding, Results
-from insitu.reducing.plain_statistics import PlainFolding
+from insitu.reducing.fold_portions import Folding, PlainFolding, Results
 from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import unchanged_statistics
 from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["answer", "answer_array", "answer_folding", "reason_to_compute_here"]
@@ -54,7 +52,7 @@ def answer(expression: Expression, query: ReductionQuery, known: Values | None =
 
 def _reduce_there(servers: Distribution, query: ReductionQuery) -> Results:
     expression, methods = servers.expression, query.methods
-    if unchanged_statistics(query, expression.ndim):
+    if query.unchanged_statistics(expression.ndim):
         raise UnsupportedError("a reduction along no axis is not sent to a server: the values are read")
     unknown = [method for method in methods if method not in STATISTICS or not STATISTICS[method].is_plain]
     if unknown or expression.dtype.kind not in "biufcmM":

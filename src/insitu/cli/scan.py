@@ -103,8 +103,8 @@ def scan(
         saving: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         saving |= {"relative": True} if relative else {}
         saving |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
-        is_single = len(files) == 1 and options.combine.concat_dim is None and not options.combine.places_labels
-        if is_single and not options.scan.tree:
+        is_joined = options.combine.concat_dim is not None or options.combine.places_labels or options.combine.forecasts
+        if len(files) == 1 and not is_joined and not options.scan.tree:
             total = _save_one(files[0], output, options, saving, verbose)
         else:
             total = _save_many(files, output, options, workers, dask, restart, saving)

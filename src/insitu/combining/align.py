@@ -50,7 +50,8 @@ def align_members(members: Sequence[Member], join: str, exclude: str | None = No
             if len(lengths) > 1:
                 raise CombineError(
                     f"cannot reindex or align along dimension {dim!r} because of conflicting dimension sizes: "
-                    f"{sorted(lengths)}{_list_sizes(members, sizes, dim)}"
+                    f"{sorted(lengths)}{_list_sizes(members, sizes, dim)}",
+                    hint=f"Give pad=True to pad files to the longest along {dim!r}",
                 )
             continue
         target = known[0]
@@ -229,7 +230,7 @@ def take_elements(variable: Variable, axis: int, indexer: Indexer) -> Variable:
         return variable.with_data(np.take(data, indexer, axis))
     wrapped = xarray.Variable([f"d{i}" for i in range(data.ndim)], data)
     probe = xarray.Dataset({"v": wrapped}, coords={f"d{axis}": np.arange(data.shape[axis])})
-    return variable.with_data(probe.reindex({f"d{axis}": indexer})["v"].values)
+    return variable.with_data(probe.reindex({f"d{axis}": indexer})["v"].data)
 
 
 def _list_sizes(members: Sequence[Member], sizes: Sequence[dict[str, int]], dim: str) -> str:

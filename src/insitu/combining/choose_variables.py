@@ -64,7 +64,7 @@ def choose_variables(
     sources
         The files, for messages.
     """
-    choice = Choice()
+    choice = Choice(over=set(rules.padding.varying))
     if exists:
         choice.over.add(dim)
     data_vars = rules.data_vars

@@ -22,6 +22,7 @@ from insitu.combining.arrange import (
     place_listed_labels,
     with_inner_grids,
 )
+from insitu.combining.arrange_forecasts import arrange_forecasts
 from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
@@ -30,6 +31,7 @@ from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
 from insitu.combining.portion import Portion, ScannedFiles
+from insitu.combining.scan_alike import scan_alike
 from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
@@ -41,6 +43,7 @@ from insitu.engines.worth_sending import WorthSending
 from insitu.errors import InsituError
 from insitu.open_options import CombineOptions, RunOptions
 from insitu.scanning.decoding_memory import DecodingMemory
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
 from insitu.scanning.scan_member import Failure, Job, make_loader
@@ -95,7 +98,8 @@ def combine(
         Combines the files instead of the recipe.
     """
     engine = None if isinstance(run.parallel, int) else engine_for(run.parallel, "parallel", ", a number")
-    check = recipe.type_check() if combine_found is None and not job.scan.tree else None
+    is_plain = combine_found is None and not job.scan.tree and job.forecasts is None
+    check = recipe.type_check() if is_plain else None
     journal = None
     if engine is not None or run.resume:
         journal = run.resume if isinstance(run.resume, Journal) else _choose_journal(run.resume, urls, recipe)
@@ -116,7 +120,12 @@ def combine(
         if check is not None:
             check.add(tables[-1])
 
-    if found is None:
+    if found is None and job.forecasts is not None:
+        alike = scan_alike(urls, job, job.forecasts, run.progress)
+        single = scan_many(alike.rest, job, parallel=run.parallel, progress=run.progress) if alike.rest else []
+        found = [*alike.failures, *alike.members, *single]
+        look(found)
+    elif found is None:
         found = scan_many(urls, job, parallel=run.parallel, progress=run.progress, look=look)
     else:
         look(found)
@@ -183,8 +192,11 @@ def combine_portion(
         return [item for number in numbers if isinstance(item := found[number], Member)]
 
     arrangement = _arrange(files, places, urls, recipe, dims, find)
+    rules = rules.for_files(arrangement, files)
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
-    return join_files(arrangement, scanned.pieces(lines), rules)
+    joined = join_files(arrangement, scanned.pieces(lines), rules)
+    axes = ForecastAxes.of(recipe.options.combine)
+    return joined if axes is None else axes.finish(joined)
 
 
 def _arrange(
@@ -197,6 +209,8 @@ def _arrange(
 ) -> Arrangement:
     """Return where each file goes, as the recipe says."""
     options, opened = recipe.options.combine, files.opened
+    if (axes := ForecastAxes.of(options)) is not None:
+        return arrange_forecasts(files, axes, options)
     if isinstance(options.concat_dim, Mapping):
         grid = arrange_by_names(labels_of_files(urls, options.concat_dim, files.given), set(opened))
         return with_inner_grids(grid, files, find, options)
@@ -212,13 +226,15 @@ def combine_by_coords(members: Sequence[Member], rules: CombineRules) -> Member:
     files = FilesTable.of(members)
     find = lambda numbers: [members[number] for number in numbers]  # noqa: E731
     arrangement = arrange_by_labels(files, files.opened, find, CombineOptions())
-    return join_files(arrangement, dict(enumerate(members)), rules)
+    return join_files(arrangement, dict(enumerate(members)), rules.for_files(arrangement, files))
 
 
 def combine_nested(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim], rules: CombineRules) -> Member:
     """Return a grid of members combined along one dimension for each level of nesting."""
-    arrangement = arrange_by_lists(list(grid), dims, range(len(grid)))
-    return join_files(arrangement, dict(enumerate(grid.values())), rules)
+    arrangement, members = arrange_by_lists(list(grid), dims, range(len(grid))), list(grid.values())
+    if rules.pad:
+        rules = rules.for_files(arrangement, FilesTable.of(members))
+    return join_files(arrangement, dict(enumerate(members)), rules)
 
 
 def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> list[Member | Failure] | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
+from insitu.combining.arrange import Arrangement
+from insitu.combining.files_table import FilesTable
+from insitu.combining.pad import Padding, joined_dims, plan_padding
 from insitu.errors import CombineError
 from insitu.open_options import DEFAULT, CombineOptions
 from insitu.scanning.member import Load
@@ -43,6 +46,8 @@ class CombineRules(CombineOptions):
 
     load: Load
     """Reads values where they must be compared."""
+    padding: Padding = field(default=Padding())
+    """What files are padded to, once that is known of all."""
 
     @classmethod
     def of(cls, options: CombineOptions, load: Load) -> CombineRules:
@@ -52,6 +57,10 @@ class CombineRules(CombineOptions):
     def resolved_options(self) -> CombineOptions:
         """Return the options alone, which can travel to workers that have another xarray."""
         return CombineOptions(**{item.name: getattr(self, item.name) for item in fields(CombineOptions)})
+
+    def for_files(self, arrangement: Arrangement, files: FilesTable) -> CombineRules:
+        """Return the rules for these files: with `pad`, they say what each is padded to."""
+        return replace(self, padding=plan_padding(files, joined_dims(arrangement))) if self.pad else self
 
     def __post_init__(self) -> None:
         for name in ("data_vars", "coords", "compat", "join"):

@@ -109,6 +109,7 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
         result[dim] = replace(known, data=labels) if known is not None and is_label else Variable((dim,), labels)
         coords = coords | {dim}
     unindexed = frozenset().union(*(member.unindexed for member in members))
+    unindexed = frozenset(name for name in unindexed if name in result and result[name].dims == (name,))
     return Member(result, coords, attributes, members[0].encoding, None, unindexed)
 
 

@@ -68,17 +68,22 @@ def _is_ascending(values: Sequence[Any]) -> bool:
 
 
 def _by_lengths(members: Sequence[Member]) -> tuple[str, str] | None:
-    """One dimension that is not equally long in all files."""
-    sizes = [member.sizes for member in members]
+    """Dimensions that are not equally long in all files: they follow each other along one that is the first of
+    their variables (swaths), or lie side by side along a new one (profiles), padded where that does not do.
+    """
+    first, sizes = members[0], [member.sizes for member in members]
     if any(own.keys() != sizes[0].keys() for own in sizes):
         return None
     lengths = {dim: {own[dim] for own in sizes} for dim in sizes[0]}
     different = [dim for dim, found in lengths.items() if len(found) > 1]
-    if len(different) != 1:
+    if not different:
         return None
-    (dim,) = different
-    shown = _format_values([own[dim] for own in sizes])
-    return f"they differ in the length of {dim!r} ({shown}), which has no labels", _nested_options(dim)
+    shown = " and of ".join(f"{dim!r} ({_format_values([own[dim] for own in sizes])})" for dim in different)
+    dims = [variable.dims for variable in first.variables.values() if not set(different).isdisjoint(variable.dims)]
+    leading = {own[0] for own in dims}
+    options = _nested_options(leading.pop() if len(leading) == 1 else "granule")
+    is_padded = any(f'"{dim}"' not in options for dim in different)
+    return f"they differ in the length of {shown}", f"{options}, pad=True" if is_padded else options
 
 
 def _by_names(members: Sequence[Member]) -> tuple[str, str] | None:

@@ -8,9 +8,7 @@ A new dimension comes from the names themselves: `{"member": r"_(r\d+)i1p1"}`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy.typing as npt
 
 from insitu.errors import CombineError, SelectionError
 from insitu.formats.containers import parse_entry_url
-from insitu.scanning.file_labels import asks_file
+from insitu.scanning.file_labels import asks_file, dates_from_texts, labels_from_texts, text_of_name
 from insitu.scanning.manifest_store import document_of_manifests, is_manifest_store
 from insitu.sources import detach_secrets, open_source
 
@@ -118,7 +116,7 @@ def labels_of_files(
 def _labels_that_files_give(dim: str, labels: Sequence[Any]) -> list[Any]:
     """Return labels, texts as dates if they are."""
     texts = [label for label in labels if isinstance(label, str)]
-    dates = _dates(dim, texts) if texts else None
+    dates = dates_from_texts(dim, texts) if texts else None
     if dates is None or any(label is not None and not isinstance(label, str) for label in labels):
         return list(labels)
     found = iter(dates)
@@ -127,61 +125,13 @@ def _labels_that_files_give(dim: str, labels: Sequence[Any]) -> list[Any]:
 
 def _labels_of_dim(paths: Sequence[Any], dim: str, rule: Any) -> list[Any]:
     if isinstance(rule, str):
-        pattern = re.compile(rule)
-        found = []
-        for path in paths:
-            # The name of the file first: folders above it may match by chance.
-            match = pattern.search(os.path.basename(str(path).rstrip("/"))) or pattern.search(str(path))
-            if match is None:
-                raise CombineError(f"the pattern {rule!r} for dimension {dim!r} does not match {path}")
-            found.append(match.group(1) if pattern.groups else match.group())
-        dates = _dates(dim, found)
-        if dates is not None:
-            return dates
-        return [int(label) for label in found] if all(label.isdecimal() for label in found) else found
+        return labels_from_texts(dim, [text_of_name(str(path), dim, rule) for path in paths])
     if callable(rule):
         return [rule(str(path)) for path in paths]
     labels = list(rule)
     if len(labels) != len(paths):
         raise CombineError(f"{len(labels)} labels given for {len(paths)} files along dimension {dim!r}")
     return labels
-
-
-_CLOCK = r"(\d\d)(?:[:_-]?(\d\d)(?:[:_-]?(\d\d))?)?Z?"
-_DATES = [
-    re.compile(rf"([12]\d{{3}})(\d\d)(\d\d)(?:[T_ -]?{_CLOCK})?"),
-    re.compile(rf"([12]\d{{3}})[-_.](\d\d)(?:[-_.](\d\d)(?:[T_ -]{_CLOCK})?)?"),
-]
-"""Year, month, day, hour, minute, second, as far as they are there; four or six digits alone may be anything."""
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d{8}T.*")
-_DIM_OF_DATES = re.compile(r"(.*_)?(time|date)s?", re.IGNORECASE)
-"""Names of dimensions whose labels are dates if they can be."""
-
-
-def _dates(dim: str, labels: Sequence[str]) -> list[np.datetime64] | None:
-    """Return labels as dates if all are: as ISO 8601 writes days, or in other ways if the dimension is one of dates.
-    Else None.
-
-    Examples
-    --------
-    >>> _dates("time", ["20200131", "20200201"])
-    [np.datetime64('2020-01-31T00:00:00.000000000'), np.datetime64('2020-02-01T00:00:00.000000000')]
-    >>> _dates("member", ["20200131"]), _dates("time", ["20201331"]), _dates("time", ["1200"])
-    (None, None, None)
-    """
-    found = []
-    for label in labels:
-        match = next((match for rule in _DATES if (match := rule.fullmatch(label))), None)
-        if match is None or not (_DIM_OF_DATES.fullmatch(dim) or _ISO_DATE.fullmatch(label)):
-            return None
-        year, month, *rest = (int(part) for part in match.groups() if part is not None)
-        try:
-            day, hour, minute, second = [*rest, *(1, 0, 0, 0)[len(rest) :]]
-            moment = datetime(year, month, day, hour, minute, second)
-        except ValueError:  # a month 13
-            return None
-        found.append(np.datetime64(moment, "ns" if 1678 <= year < 2262 else "s"))
-    return found
 
 
 def iter_positions(nested: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:

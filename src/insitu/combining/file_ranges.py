@@ -49,20 +49,32 @@ class FileLayout:
                     spans_of_file[dim] = (min(low, old[0]), max(high, old[1]))
         return cls(spans, sizes, sources)
 
-    def joined_dim(self) -> str | None:
+    def joined_dim(self, *, padded: bool = False) -> str | None:
         """Return the one dimension along which files follow each other without overlap.
 
         None if there is no such dimension, or more than one.
+
+        Parameters
+        ----------
+        padded
+            Whether files may also end early along other dimensions.
         """
         partial = {dim for spans in self.spans.values() for dim, span in spans.items() if span != (0, self.sizes[dim])}
-        if len(partial) != 1 or len(self.spans) < 2:
+        if len(self.spans) < 2 or (len(partial) != 1 and not padded):
             return None
-        (dim,) = partial
+        found = [dim for dim in partial if self._is_filled_in_order(dim)]
+        return found[0] if len(found) == 1 else None
+
+    def _is_filled_in_order(self, dim: str) -> bool:
         if any(dim not in spans for spans in self.spans.values()):
-            return None
+            return False
         ranges = sorted(spans[dim] for spans in self.spans.values())
         ends_meet = all(one[1] == other[0] for one, other in pairwise(ranges))
-        return dim if ends_meet and ranges[0][0] == 0 and ranges[-1][1] == self.sizes[dim] else None
+        return ends_meet and ranges[0][0] == 0 and ranges[-1][1] == self.sizes[dim]
+
+    def urls_in_order(self, dim: str | None) -> list[str]:
+        """Return the files in their order along a dimension; None: as they are found."""
+        return list(self.spans) if dim is None else sorted(self.spans, key=lambda url: self.spans[url][dim])
 
     def ranges_without(self, dim: str, urls: Collection[str]) -> list[Span]:
         """Return the ranges along a dimension that remain without some files, neighbours joined."""

@@ -20,6 +20,7 @@ from insitu.combining.concat import concat
 from insitu.combining.equality import is_same_in_all
 from insitu.combining.label_boxes import Cut, LabelBoxes, Row, plan_join
 from insitu.combining.merge import merge
+from insitu.combining.pad import pad_member
 from insitu.errors import CombineError
 from insitu.model import VirtualArray
 from insitu.model.gaps import with_dtype
@@ -41,14 +42,20 @@ def join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: C
     rules
         How.
     """
+    if rules.pad:
+        members = {number: pad_member(member, rules.padding) for number, member in members.items()}
+    return _join_files(arrangement, members, rules)
+
+
+def _join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: CombineRules) -> Member:
     if isinstance(arrangement, Merged):
-        return merge([join_files(grid, members, rules) for grid in arrangement.grids], rules)
+        return merge([_join_files(grid, members, rules) for grid in arrangement.grids], rules)
     if isinstance(arrangement, LabelBoxes):
         return _join_row(plan_join(arrangement), members, rules)
     grid: dict[GridPosition, Member] = {}
     for place, numbers in arrangement.files.items():
         if place in arrangement.within:
-            grid[place] = join_files(arrangement.within[place], members, rules)
+            grid[place] = _join_files(arrangement.within[place], members, rules)
         elif numbers[0] in members:
             grid[place] = members[numbers[0]]
     placeholders = {place: _placeholder_member(place, grid, arrangement.dims, rules) for place in arrangement.missing}
@@ -166,6 +173,8 @@ def _is_spread_along(name: str, dim: str, members: Sequence[Member], rules: Comb
     Then each file has a value of its own.
     """
     first = members[0]
+    if name in rules.padding.varying:
+        return True
     if first.index(name) is not None:
         return False
     option = rules.coords if name in first.coords else rules.data_vars

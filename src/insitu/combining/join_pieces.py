@@ -25,6 +25,7 @@ from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import join_variable
 from insitu.combining.equality import has_equal_values, has_same_attributes, is_same_variable, read_together
 from insitu.combining.files_table import FilesTable, VariableKind
+from insitu.combining.pad import Padding, pad_member
 from insitu.model import VirtualArray
 from insitu.open_options import CombineOptions
 from insitu.scanning.member import ConcatDim, Load, Member, Variable
@@ -54,6 +55,7 @@ class Lines:
 
     lines: Mapping[int, Line]
     options: CombineOptions
+    padding: Padding
     line: npt.NDArray[np.int32]
     """For each file the number of its line; -1: it is joined with no other early."""
     place: npt.NDArray[np.int32]
@@ -66,7 +68,7 @@ class Lines:
         own = slice(first, first + count)
         numbers = np.unique(self.line[own]).tolist()
         lines = {number: self.lines[number] for number in numbers if number != NO_LINE}
-        return Lines(lines, self.options, self.line[own], self.place[own], first)
+        return Lines(lines, self.options, self.padding, self.line[own], self.place[own], first)
 
     def without_places(self) -> Lines:
         """Return what counts for pieces, which know their places."""
@@ -102,7 +104,7 @@ def plan_lines(arrangement: Arrangement, files: FilesTable, rules: CombineRules)
             continue
         line_of[numbers], place_of[numbers] = len(lines), np.arange(len(numbers))
         lines[len(lines)] = _plan_line(dim, numbers, files, rules)
-    return Lines(lines, rules.resolved_options(), line_of, place_of) if lines else None
+    return Lines(lines, rules.resolved_options(), rules.padding, line_of, place_of) if lines else None
 
 
 def _plan_line(concat_dim: ConcatDim, numbers: Sequence[int], files: FilesTable, rules: CombineRules) -> Line:
@@ -177,7 +179,7 @@ def make_pieces(found: Sequence[Member | Failure], lines: Lines, load: Load) -> 
     """
     places = enumerate(zip(lines.line.tolist(), lines.place.tolist(), strict=True), lines.first)
     pieces = [
-        Piece(line, place, place + 1, number, item)
+        Piece(line, place, place + 1, number, pad_member(item, lines.padding))
         for item, (number, (line, place)) in zip(found, places, strict=True)
         if isinstance(item, Member)
     ]

@@ -41,7 +41,9 @@ MAX_AGE_DAYS = 30
 
 def scanning_options(options: OpenOptions) -> OpenOptions:
     """Return options without how files are combined; of that only what a scan notes of each file remains."""
-    return replace(options, combine=CombineOptions(concat_dim=label_rules(options.combine) or None))
+    combine = options.combine
+    rules = combine.concat_dim if combine.forecasts else label_rules(combine) or None
+    return replace(options, combine=CombineOptions(concat_dim=rules, forecasts=combine.forecasts))
 
 
 def journal_for(target: str, question: str, notify: Callable[[str], None] | None = None) -> Journal:

@@ -100,7 +100,10 @@ class Survey:
         """Return the survey of files, and of what they make together; they are compared later, in `report`."""
         members = [item for item in found if isinstance(item, Member)]
         kinds: dict[str, dict[Any, AlikeFiles]] = {}
-        for number, member in enumerate(members):
+        files: list[str] = []
+        for member in members:
+            begin = len(files)
+            files += member.sources or [member.source or f"file {begin}"]
             for name, variable in member.variables.items():
                 encodings = _encodings(variable)
                 alike_objects = (variable.encoding, variable.attributes, *encodings)
@@ -109,11 +112,10 @@ class Survey:
                 kind = known.get(key)
                 if kind is None:
                     known[key] = kind = (_summarize(variable, encodings), [])
-                kind[1].append(number)
+                kind[1].extend(range(begin, len(files)))
         left_out = {item.url: item.reason for item in found if isinstance(item, Failure)}
-        urls = tuple(member.source or f"file {number}" for number, member in enumerate(members))
         by_name = {name: list(known.values()) for name, known in kinds.items()}
-        return cls(urls, left_out, by_name, {} if combined is None else cls.count_tiles(combined))
+        return cls(tuple(files), left_out, by_name, {} if combined is None else cls.count_tiles(combined))
 
     @staticmethod
     def count_tiles(combined: Member) -> dict[str, int]:

@@ -17,7 +17,7 @@ from insitu.formats.unreadable import InsituWarning
 from insitu.model import VirtualGroup
 from insitu.sources.protocol import ByteSource
 
-__all__ = ["scan_folder", "scan_format", "scan_window"]
+__all__ = ["find_format", "scan_folder", "scan_format", "scan_window"]
 
 
 def scan_format(
@@ -68,11 +68,11 @@ def scan_window(window: ReadCache, request: ScanRequest) -> VirtualGroup:
     Errors get the URL of the file here, so that parsers need not carry it along.
     """
     with error_context(url=window.url):
-        found = _find_format(window, request.format)
+        found = find_format(window, request.format)
         return found.scan(window, group=request.group, variables=request.variables, errors=request.errors)
 
 
-def _find_format(window: ReadCache, format: str | None) -> Format:
+def find_format(window: ReadCache, format: str | None = None) -> Format:
     """Return the format of that name, or the one that the first bytes are of."""
     known = FORMATS if format is None or format in FORMATS else installed_formats()
     if format is not None and format not in known:

@@ -10,12 +10,13 @@ format of this one reads it: looking for entry points takes as long as ten scans
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from insitu.errors import UnsupportedError
 from insitu.forking import import_before_fork
+from insitu.formats.file_outline import FileOutline
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.model import VirtualGroup
 
@@ -46,6 +47,8 @@ class Format(NamedTuple):
     """Return whether a file is of this format, by its first bytes."""
     scan: Scan
     """Find the chunks."""
+    outline: Callable[[str, Mapping[str, Any] | None], FileOutline | None] | None = None
+    """Return what tells a file from others of its kind, by URL and storage options."""
 
 
 class RegisteredFormat(NamedTuple):

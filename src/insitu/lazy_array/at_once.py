@@ -120,8 +120,8 @@ def call_at_once(
     shape
         Of the result; None: that of the arguments, broadcast.
     """
-    given: list[Any] = []
-    kept: list[Any] = []
+    inputs: list[Any] = []
+    operands: list[Any] = []
     kind: type[DeferredValues] | None = None
     together: tuple[int, ...] = ()
     nbytes, operations = 0, 1
@@ -136,8 +136,8 @@ def call_at_once(
             values = argument
             argument = np.array(values) if values.nbytes <= AT_ONCE_BYTES else None  # an operand is a snapshot
         elif argument is None or isinstance(argument, (bool, int, float, complex, np.generic)):
-            given.append(argument)
-            kept.append(argument)
+            inputs.append(argument)
+            operands.append(argument)
             continue
         else:
             return None
@@ -146,8 +146,8 @@ def call_at_once(
             return None
         if shape is None and together != values.shape:
             together = values.shape if not together else np.broadcast_shapes(together, values.shape)
-        given.append(values)
-        kept.append(argument)
+        inputs.append(values)
+        operands.append(argument)
     if (
         kind is None
         or operations >= MAX_OPERATIONS
@@ -155,13 +155,13 @@ def call_at_once(
     ):
         return None
     try:
-        found = np.asarray(compute(*given))
+        found = np.asarray(compute(*inputs))
     except REFUSALS:
         return None
     if found.dtype.kind not in KINDS:
         return None
     found.flags.writeable = False
-    return kind.of_values(Postponed(make, kept, operations, compute), found)
+    return kind.of_values(Postponed(make, operands, operations, compute), found)
 
 
 def _count_operations(array: DeferredValues) -> int:

@@ -12,6 +12,7 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
+    from insitu.maintenance.append_forecasts import append_forecasts
     from insitu.maintenance.change_trees import append_groups, drop_from_tree
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
+    "append_forecasts",
     "append_groups",
     "append_member",
     "append_tree",
@@ -41,6 +43,7 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
+        "append_forecasts": "insitu.maintenance.append_forecasts",
         "append_groups": "insitu.maintenance.change_trees",
         "append_member": "insitu.maintenance.append_files",
         "append_tree": "insitu.maintenance.append_files",

@@ -10,10 +10,10 @@ from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.errors import NotFoundError, UnsupportedError
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
-from insitu.maintenance.rebuild import rebuild
+from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
-from insitu.scanning.scan_member import make_loader
+from insitu.scanning.scan_member import Job, make_loader
 
 __all__ = ["drop", "find_source"]
 
@@ -57,7 +57,8 @@ def drop(
         opened = references.open_for_update(target, storage_options=storage_options)
         layout = FileLayout.of(opened.tree)
         chosen = tuple(find_source(layout.spans, url, target) for url in urls)
-        dim = layout.joined_dim()
+        recipe = opened.recipe(Recipe)
+        dim = layout.joined_dim(padded=recipe.options.combine.pad)
         if dim is None:
             raise UnsupportedError(
                 "cannot take out a file: the files are not joined along exactly one dimension",
@@ -71,7 +72,14 @@ def drop(
             )
         saved = read_saved_member(opened.tree, load, target)
         added = [] if replacement is None else [(min(layout.spans[url][dim][0] for url in chosen), replacement)]
-        whole = rebuild(saved, dim, remaining, added, opened.recipe(Recipe), load)
+        if recipe.options.combine.pad and remaining:
+            # How long the others are padded may have come from what is taken out: they are scanned again.
+            urls = [url for url in layout.urls_in_order(dim) if url not in chosen]
+            options = recipe.for_more_files(storage_options=storage_options)
+            saved = combine_again(urls, recipe, Job(options.scan, options.decode))
+            end, at = saved.sizes[dim], min(layout.spans[url][dim][0] for url in chosen)
+            remaining = [span for span in ((0, at), (at, end)) if span[0] < span[1]] if added else [(0, end)]
+        whole = rebuild(saved, dim, remaining, added, recipe, load)
         if opened.replace(tree_from_member(whole, opened.tree.groups)):
             return chosen
     raise lost_race_error(target)

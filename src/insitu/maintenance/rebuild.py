@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from insitu.combining.failures import drop_failures
 from insitu.combining.file_ranges import Span, select_range
 from insitu.combining.recipe import Recipe
+from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError
 from insitu.scanning.member import Load, Member, Variable
+from insitu.scanning.scan_member import Job, make_loader
 
-__all__ = ["join_in_order", "rebuild"]
+__all__ = ["combine_again", "join_in_order", "rebuild"]
+
+
+def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
+    """Return what files make together by the recipe, all of them scanned again."""
+    found = scan_many(urls, job)
+    if len(found) == 1 and not recipe.new_dims():
+        return drop_failures(found, job.scan.errors)[0]
+    places = [(number,) for number in range(len(found))]
+    return recipe.combine_found(found, places, urls, make_loader(job.scan.storage_options), job.scan.errors)
 
 
 def rebuild(

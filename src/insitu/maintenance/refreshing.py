@@ -19,7 +19,7 @@ from insitu.errors import CombineError, SourceError, StaleSourceError, Unsupport
 from insitu.maintenance.change_trees import combine_anew
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
-from insitu.maintenance.rebuild import rebuild
+from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
@@ -135,15 +135,11 @@ def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: R
     where = "/".join(part for part in ((saved.group or "").strip("/"), path) if part) or None
     variables = saved.variables if not path else None
     job = replace(job, scan=replace(job.scan, group=where, format=saved.format, variables=variables))
-    dim = layout.joined_dim()
-    if dim is None or recipe.files or isinstance(recipe.options.combine.concat_dim, Mapping):
+    combine, dim = recipe.options.combine, layout.joined_dim()
+    if dim is None or recipe.files or combine.pad or isinstance(combine.concat_dim, Mapping):
         # The files are not simply joined one after another: scan and combine all of them again.
-        urls = list(recipe.files or layout.spans)
-        found = scan_many(urls, job)
-        if len(found) > 1:
-            whole = recipe.combine_found(found, [(number,) for number in range(len(found))], urls, load)
-        else:
-            (whole,) = drop_failures(found, job.scan.errors)
+        urls = recipe.files or layout.urls_in_order(layout.joined_dim(padded=combine.pad))
+        whole = combine_again(urls, recipe, job)
     else:
         scanned = drop_failures(scan_many(renewable, job), job.scan.errors)
         added = [(layout.spans[url][dim][0], renewed) for url, renewed in zip(renewable, scanned, strict=True)]

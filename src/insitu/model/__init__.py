@@ -6,7 +6,7 @@ sliced, joined and pickled without reading any data.
 
 from insitu.model.array import VirtualArray
 from insitu.model.axis import Axis
-from insitu.model.cell_counts import CellCounts, byte_ranges, count_cells
+from insitu.model.cell_counts import CellCounts, byte_ranges, count_cells, count_written
 from insitu.model.chunks import (
     ABSENT,
     INLINE,
@@ -65,6 +65,7 @@ __all__ = [
     "byte_ranges",
     "concatenate",
     "count_cells",
+    "count_written",
     "normalise_axes",
     "scatter",
     "stack",

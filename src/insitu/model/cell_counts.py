@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -18,7 +18,7 @@ from insitu.model.sparse_chunks import SparseTable
 if TYPE_CHECKING:
     from insitu.model.array import VirtualArray
 
-__all__ = ["CellCounts", "CountedTable", "ListedTable", "byte_ranges", "count_cells", "count_table"]
+__all__ = ["CellCounts", "CountedTable", "ListedTable", "byte_ranges", "count_cells", "count_table", "count_written"]
 
 _BLOCK = 1 << 20
 """Cells of a table that are processed together."""
@@ -176,3 +176,32 @@ def byte_ranges(
 
 def _expand_column(column: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     return np.broadcast_to(column, (count,)).astype(np.int64)
+
+
+def count_written(array: VirtualArray, dimensions: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return how many chunks were written for each element along some dimensions.
+
+    Parameters
+    ----------
+    array
+        The array.
+    dimensions
+        Some of its dimensions, in the order of the result.
+    """
+    count = np.zeros([array.shape[dimension] for dimension in dimensions], np.int64)
+    for tile, origin in zip(array.tiles, array.origins.tolist(), strict=True):
+        grid = tuple(tile.chunks.shape)
+        numbers = np.arange(int(np.prod(grid)))
+        places = np.unravel_index(numbers, grid) if grid else ()
+        source = np.asarray(tile.chunks.locate(list(places)).source)
+        written = np.zeros([tile.axis_of(dimension).count for dimension in dimensions], np.int64)
+        own = tuple(places[tile.dimensions[dimension]] for dimension in dimensions)
+        np.add.at(written, own, (source != ABSENT) & (source != UNWRITTEN))
+        elements = [tile.axis_of(dimension) for dimension in dimensions]
+        cells = [axis.find(np.arange(axis.length)) for axis in elements]
+        box = tuple(
+            slice(origin[dimension], origin[dimension] + axis.length)
+            for dimension, axis in zip(dimensions, elements, strict=True)
+        )
+        count[box] += written[np.ix_(*cells)]
+    return count

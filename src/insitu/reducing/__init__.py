@@ -6,9 +6,8 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.reducing.partial_fields import Partial
-    from insitu.reducing.query import ReductionQuery
+    from insitu.reducing.query import ReductionQuery, axes_of_dims
     from insitu.reducing.reduce_expression import compute_statistics
-    from insitu.reducing.reduced_axes import axes_of_dims
     from insitu.reducing.reductions import Reduction, ReductionRules
     from insitu.reducing.statistics import STATISTICS, Statistic
 
@@ -33,7 +32,7 @@ __getattr__ = lazy_attributes(
         "ReductionQuery": "insitu.reducing.query",
         "ReductionRules": "insitu.reducing.reductions",
         "Statistic": "insitu.reducing.statistics",
-        "axes_of_dims": "insitu.reducing.reduced_axes",
+        "axes_of_dims": "insitu.reducing.query",
         "compute_statistics": "insitu.reducing.reduce_expression",
     },
 )

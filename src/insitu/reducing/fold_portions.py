@@ -8,6 +8,7 @@ the expression and from what is asked: see `parts_by_folder` and `portions`.
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +20,18 @@ import numpy.typing as npt
 from insitu.engines.choose import engine_for
 from insitu.engines.executor import fold_here
 from insitu.expressions.boxes import Box
-from insitu.model import Selection
+from insitu.model import Selection, normalise_axes
 from insitu.reducing.expression_values import ExpressionValues
-from insitu.reducing.merged_partial import MergedPartial
+from insitu.reducing.merged_partial import MergedPartial, renumber_positions
 from insitu.reducing.partial_fields import Partial
 from insitu.reducing.parts_by_folder import split_by_folder
-from insitu.reducing.portions import Region, is_one_portion
+from insitu.reducing.portions import Region, cut_portions, is_one_portion
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import Reduction
 
 __all__ = [
     "Folding",
+    "PlainFolding",
     "Portion",
     "PortionFolds",
     "Results",
@@ -136,6 +138,38 @@ class StreamedFolding(Folding):
     def merge_partials(self, one: Partial, other: Partial) -> Partial:
         """Return the partial of two partials of the same places together."""
         return self.reduction.merge(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFolding(StreamedFolding):
+    """Statistics along some axes that can be computed in one pass."""
+
+    @property
+    def along(self) -> tuple[int, ...]:
+        """The axes that are reduced, in the order in which they count for positions."""
+        return normalise_axes(self.query.axes, self.values.ndim)
+
+    def regions(self) -> list[Region]:
+        """Return the regions of the result, with their portions."""
+        return cut_portions(self.values, self.along, state_bytes(self.reduction))
+
+    def fold_whole(self) -> Partial:
+        """Return the partial of all values, as one portion."""
+        return self.values.fold_all(self.along, self.reduction)
+
+    def state(self, box: Box, partial: Partial) -> Partial:
+        """Return the partial of a box with the positions of extremes in the whole array."""
+        return renumber_positions(partial, Selection.of(box, self.values.shape), self.along)
+
+    def empty_partial(self) -> Partial:
+        """Return the partial of no data."""
+        return self.reduction.empty_partial(self.values.shape, self.along)
+
+    def finalise(self, partial: Partial) -> Results:
+        """Return the results of the partial of all values."""
+        shape = self.values.shape
+        found = self.reduction.finalise(partial, math.prod(shape[axis] for axis in self.along))
+        return self.query.drop_axes(found, len(shape))
 
 
 @dataclass(frozen=True, slots=True)

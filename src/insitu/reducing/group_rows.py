@@ -22,8 +22,11 @@ __all__ = ["GroupPartials", "collapse_rows", "find_runs", "merge_groups", "reduc
 
 STEP_BYTES = 2 << 20
 """Values that are reduced in one call, about: they and temporary arrays stay in the cache of a core."""
-LONG_RUN = 8
-"""Rows of one group side by side from which on they are reduced as they lie."""
+LONG_RUN, LONG_RUN_BYTES = 8, 256 << 10
+"""Rows of one group side by side, and bytes of them, from which on they are reduced as they lie. A call costs 50 µs,
+and collecting about as much for 300 KB: 4 million float32 in runs of 8 rows take 11 ms collected and 247 ms as they lie
+where a row has 100 of them, 8 and 6 ms where it has 20,000; in runs of 2 such rows 9 and 12 ms.
+"""
 
 GroupPartials = tuple[Indices, Partial]
 """Numbers of groups, and their partials along the grouped axis, in this order."""
@@ -46,7 +49,7 @@ def reduce_rows(
         The statistics.
     """
     first, length = find_runs(codes)
-    if len(codes) < LONG_RUN * len(first):
+    if len(codes) < LONG_RUN * len(first) or values.nbytes < LONG_RUN_BYTES * len(first):
         yield from _reduce_scattered(values, axis, codes, others, reduction)
         return
     most = max(2 * STEP_BYTES // max(values.nbytes // len(codes), 1), LONG_RUN)

@@ -6,14 +6,20 @@ machine or to a server. How values are read is another object, `insitu.reading.R
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+
+from insitu.errors import SelectionError
+from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import check_edges
+from insitu.reducing.statistics import STATISTICS
 
-__all__ = ["ReductionQuery"]
+__all__ = ["ReductionQuery", "axes_of_dims", "squeeze_axes"]
 
 _RULES = frozenset(rule.name for rule in fields(ReductionRules))
 
@@ -72,3 +78,44 @@ class ReductionQuery:
             rules["edges"] = check_edges(rules["edges"])
         names = (methods,) if isinstance(methods, str) else tuple(methods)
         return cls(names, axes, selection, ReductionRules(**rules), keepdims)
+
+    def unchanged_statistics(self, ndim: int) -> list[str]:
+        """Return those that leave the values as they are, as no axis is reduced."""
+        if self.axes is None or normalise_axes(self.axes, ndim):
+            return []
+        return [name for name in self.methods if name in STATISTICS and STATISTICS[name].keeps_values_without_axes]
+
+    def drop_axes(self, results: Mapping[str, npt.NDArray[Any]], ndim: int) -> dict[str, npt.NDArray[Any]]:
+        """Return results in their order without the axes that were reduced, unless these stay."""
+        if self.keepdims:
+            return {method: results[method] for method in self.methods}
+        along = normalise_axes(self.axes, ndim)
+        return {method: squeeze_axes(results[method], along, ndim) for method in self.methods}
+
+
+def squeeze_axes(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> npt.NDArray[Any]:
+    """Return an array without its reduced axes, counted from behind:
+    there may be other axes in front.
+    """
+    return values.squeeze(tuple(values.ndim - ndim + axis for axis in axes)) if axes else values
+
+
+def axes_of_dims(
+    array: VirtualArray, selection: Any, dim: str | Sequence[str] | None, axes: int | Sequence[int] | None
+) -> int | Sequence[int] | None:
+    """Return the axes of a selection's shape for dimensions by name."""
+    if dim is None:
+        return axes
+    if axes is not None:
+        raise SelectionError("give either dim or axes, not both")
+    chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
+    left = [
+        name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))
+    ]
+    names = [dim] if isinstance(dim, str) else list(dim)
+    unknown = [name for name in names if name not in left]
+    if unknown:
+        raise SelectionError(
+            f"no dimension {', '.join(map(repr, unknown))}", hint=f"There are: {', '.join(left) or 'none'}"
+        )
+    return [left.index(name) for name in names]

@@ -18,11 +18,9 @@ from insitu.model import Selection, VirtualArray, normalise_axes
 from insitu.process_options import options
 from insitu.reading import ReadContext
 from insitu.reducing.expression_values import ExpressionValues, reduction_memory
-from insitu.reducing.fold_portions import Folding, Results, fold_in_portions
-from insitu.reducing.plain_statistics import PlainFolding
+from insitu.reducing.fold_portions import Folding, PlainFolding, Results, fold_in_portions
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reduce_chunks import reduce_one_chunk
-from insitu.reducing.reduced_axes import squeeze_axes, unchanged_statistics
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.whole_blocks import reduce_whole_boxes
@@ -83,7 +81,7 @@ def reduce_expression(
         return at_once
     with open_values(expression, known, memory) as values:
         found: Results = {}
-        if unchanged := unchanged_statistics(query, expression.ndim):
+        if unchanged := query.unchanged_statistics(expression.ndim):
             found = dict.fromkeys(unchanged, np.array(values.read()))
         streamed = tuple(m for m in query.methods if m not in found and STATISTICS.can_stream(m, expression.dtype))
         if streamed:
@@ -93,9 +91,7 @@ def reduce_expression(
             read = _box_reader(values)
             for method in rest:
                 found[method] = reduce_whole_boxes(values, along, method, query.rules, read)
-    if query.keepdims:
-        return {method: found[method] for method in query.methods}
-    return {method: squeeze_axes(found[method], along, expression.ndim) for method in query.methods}
+    return query.drop_axes(found, expression.ndim)
 
 
 def _reduce_known_chunk(
@@ -103,7 +99,7 @@ def _reduce_known_chunk(
 ) -> Results | None:
     """Return statistics of the known values of a stored array that is one small chunk; None if it is anything else."""
     node = without_moves(expression)
-    if not isinstance(node, Stored) or unchanged_statistics(query, expression.ndim):
+    if not isinstance(node, Stored) or query.unchanged_statistics(expression.ndim):
         return None
     if not all(STATISTICS.can_stream(method, node.dtype) for method in query.methods):
         return None
@@ -112,9 +108,7 @@ def _reduce_known_chunk(
     if partial is None:
         return None
     found = reduction.finalise(partial, math.prod(known.shape[axis] for axis in along))
-    if query.keepdims:
-        return found
-    return {method: squeeze_axes(values, along, expression.ndim) for method, values in found.items()}
+    return query.drop_axes(found, expression.ndim)
 
 
 def fold_expression(

@@ -1,14 +1,18 @@
-"""Labels that files themselves give for new dimensions: global attributes and single values.
+r"""Labels of new dimensions that files give: their names, global attributes and single values.
 
-`concat_dim={"model": "attr:source_id", "member": "var:realization"}`. They are read where a file is
-scanned, so that no worker sends more than the label. Of a file with all its groups they may lie in
-any: `attr:what/date`.
+`concat_dim={"time": r"_(\d{8})", "model": "attr:source_id", "member": "var:realization"}`. What
+lies in a file is read where it is scanned, so that no worker sends more than the label. Dates in
+texts become dates, digits numbers. Of a file with all its groups, attributes and values may lie in
+any of them: `attr:what/date`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,7 +22,15 @@ from insitu.errors import CombineError
 from insitu.open_options import CombineOptions
 from insitu.scanning.member import Load, Member
 
-__all__ = ["ATTRIBUTE", "VARIABLE", "asks_file", "label_rules", "with_labels"]
+__all__ = [
+    "asks_file",
+    "dates_from_texts",
+    "label_of_name",
+    "label_rules",
+    "labels_from_texts",
+    "text_of_name",
+    "with_labels",
+]
 
 ATTRIBUTE, VARIABLE = "attr:", "var:"
 """What a rule begins with that names an attribute of the file, or a variable of a single value."""
@@ -91,3 +103,70 @@ def _read_label(member: Member, dim: str, rule: str, load: Load) -> Any:
         )
     label = values.reshape(-1)[0]
     return label if values.dtype.kind in "mM" else label.item() if isinstance(label, np.generic) else label
+
+
+def label_of_name(path: str, dim: str, pattern: str) -> Any:
+    """Return the label that the name of one file gives."""
+    (label,) = labels_from_texts(dim, [text_of_name(path, dim, pattern)])
+    return label
+
+
+def text_of_name(path: str, dim: str, pattern: str) -> str:
+    """Return the part of a file's name that labels a dimension.
+
+    Raises
+    ------
+    CombineError
+        If the pattern does not match.
+    """
+    compiled = re.compile(pattern)
+    # The name of the file first: folders above it may match by chance.
+    match = compiled.search(os.path.basename(path.rstrip("/"))) or compiled.search(path)
+    if match is None:
+        raise CombineError(f"the pattern {pattern!r} for dimension {dim!r} does not match {path}")
+    return match.group(1) if compiled.groups else match.group()
+
+
+def labels_from_texts(dim: str, texts: Sequence[str]) -> list[Any]:
+    """Return labels as dates if all are, or as integers if all are digits; else as they are."""
+    dates = dates_from_texts(dim, texts)
+    if dates is not None:
+        return list(dates)
+    return [int(text) for text in texts] if all(text.isdecimal() for text in texts) else list(texts)
+
+
+_CLOCK = r"(\d\d)(?:[:_-]?(\d\d)(?:[:_-]?(\d\d))?)?Z?"
+_DATES = [
+    re.compile(rf"([12]\d{{3}})(\d\d)(\d\d)(?:[T_ -]?{_CLOCK})?"),
+    re.compile(rf"([12]\d{{3}})[-_.](\d\d)(?:[-_.](\d\d)(?:[T_ -]{_CLOCK})?)?"),
+]
+"""Year, month, day, hour, minute, second, as far as they are there; four or six digits alone may be anything."""
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d{8}T.*")
+_DIM_OF_DATES = re.compile(r"(.*_)?(time|date)s?", re.IGNORECASE)
+"""Names of dimensions whose labels are dates if they can be."""
+
+
+def dates_from_texts(dim: str, labels: Sequence[str]) -> list[np.datetime64] | None:
+    """Return labels as dates if all are: as ISO 8601 writes days, or in other ways if the dimension is one of dates.
+    Else None.
+
+    Examples
+    --------
+    >>> dates_from_texts("time", ["20200131", "20200201"])
+    [np.datetime64('2020-01-31T00:00:00.000000000'), np.datetime64('2020-02-01T00:00:00.000000000')]
+    >>> [dates_from_texts(*each) for each in (("member", ["20200131"]), ("time", ["20201331"]), ("time", ["1200"]))]
+    [None, None, None]
+    """
+    found = []
+    for label in labels:
+        match = next((match for rule in _DATES if (match := rule.fullmatch(label))), None)
+        if match is None or not (_DIM_OF_DATES.fullmatch(dim) or _ISO_DATE.fullmatch(label)):
+            return None
+        year, month, *rest = (int(part) for part in match.groups() if part is not None)
+        try:
+            day, hour, minute, second = [*rest, *(1, 0, 0, 0)[len(rest) :]]
+            moment = datetime(year, month, day, hour, minute, second)
+        except ValueError:  # a month 13
+            return None
+        found.append(np.datetime64(moment, "ns" if 1678 <= year < 2262 else "s"))
+    return found

@@ -97,6 +97,8 @@ class Member:
     """What the format knows of the group beside attributes."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Variables that were left out: why; of a tree also groups."""
+    sources: tuple[str, ...] = ()
+    """The files, if several that are alike were scanned as one."""
     labels: Mapping[str, Any] = field(default_factory=dict)
     """New dimensions: the label that the file gives: see `file_labels`."""
     below: Mapping[str, Member] = field(default_factory=dict)

@@ -386,15 +386,15 @@ def default_scan_cache() -> ScanCache | None:
     return ScanCache(named or user_cache_folder("archives"))
 
 
-_held: dict[str, int] = {}
+_descriptors: dict[str, int] = {}
 """Descriptors of the lock files of entries that this process has open."""
-_held_lock = fork_safe_lock()
+_descriptors_lock = fork_safe_lock()
 
 
 def _hold(entry: Path) -> bool:
     """Keep an entry from being deleted while this process lives; return whether it exists."""
-    with _held_lock:
-        if str(entry) in _held:
+    with _descriptors_lock:
+        if str(entry) in _descriptors:
             return entry.is_dir()
         try:
             descriptor = os.open(entry / "lock", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -405,7 +405,7 @@ def _hold(entry: Path) -> bool:
         if not entry.is_dir():  # deleted in between
             os.close(descriptor)
             return False
-        _held[str(entry)] = descriptor
+        _descriptors[str(entry)] = descriptor
         return True
 
 

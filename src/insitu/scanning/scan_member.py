@@ -32,6 +32,7 @@ from insitu.scanning.conventions import referenced_variables
 from insitu.scanning.decode_member import decode_member, find_unreadable
 from insitu.scanning.decoding_memory import DecodingMemory, memory_of_thread
 from insitu.scanning.file_labels import with_labels
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.group_tree import tree_of_groups
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import member_from_tree
@@ -69,6 +70,8 @@ class Job:
     """Done to each member where it was made (a preprocess)."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """New dimensions: what in the file labels them."""
+    forecasts: ForecastAxes | None = None
+    """Where files are forecasts: the axes that each gets."""
 
     def warn(self, text: str) -> None:
         """Warn about what is left out, with errors="warn"."""
@@ -80,23 +83,26 @@ class Job:
         try:
             member = scan_groups(url, self, memory) if self.scan.tree else scan_member(url, self, memory)
         except (InsituError, OSError, MemoryError) as error:
-            return self._failure(url, error)
+            return self.failure(url, error)
         except Exception as error:
             error.add_note(DEFECT)
-            return self._failure(url, error, f"{DEFECT}\n{''.join(traceback.format_exception(error)).rstrip()}")
+            return self.failure(url, error, f"{DEFECT}\n{''.join(traceback.format_exception(error)).rstrip()}")
         if self.finish is not None:
             try:
                 member = self.finish(member)
             except Exception as error:  # the caller's own function may raise anything
-                return self._failure(url, error)
-        if not self.labels:
+                return self.failure(url, error)
+        if not self.labels and self.forecasts is None:
             return member
+        load = make_loader(self.scan.storage_options)
         try:
-            return with_labels(member, self.labels, make_loader(self.scan.storage_options))
+            if self.labels:
+                member = with_labels(member, self.labels, load)
+            return member if self.forecasts is None else self.forecasts.of_file(member, load)
         except (InsituError, OSError) as error:
-            return self._failure(url, error)
+            return self.failure(url, error)
 
-    def _failure(self, url: Any, error: Exception, more: str = "") -> Failure:
+    def failure(self, url: Any, error: Exception, more: str = "") -> Failure:
         """Return the failure of a file; raise its error, with errors="raise".
 
         Credentials that have expired are no failure of a file: all others would be left out, too.

@@ -24,9 +24,8 @@ from insitu.errors import CodecError
 from insitu.expressions.node_table import ArrayNode, NodeTable
 from insitu.model import Selection, VirtualArray
 from insitu.reducing.expression_values import ExpressionValues
-from insitu.reducing.fold_portions import Folding
+from insitu.reducing.fold_portions import Folding, PlainFolding
 from insitu.reducing.grouped_statistics import GroupedFolding, Groups
-from insitu.reducing.plain_statistics import PlainFolding
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import check_edges

@@ -17,6 +17,7 @@ from insitu.forking import lazy_attributes
 from insitu.xarray_bridge.open_functions import (
     open_dataset,
     open_datatree,
+    open_forecasts,
     open_groups,
     open_mfdataset,
     open_mfdatatree,
@@ -33,6 +34,7 @@ __all__ = [
     "Options",
     "open_dataset",
     "open_datatree",
+    "open_forecasts",
     "open_groups",
     "open_mfdataset",
     "open_mfdatatree",

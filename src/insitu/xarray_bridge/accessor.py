@@ -201,6 +201,64 @@ class InsituAccessor:
                 found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
         return found
 
+    def instance(
+        self, instance: int | str | None = None, *, label: Any = None, dim: str | None = None
+    ) -> xarray.Dataset:
+        """Return one instance of CF's discrete sampling geometries: a station, a profile, a trajectory.
+
+        Of contiguous and indexed ragged arrays only the counts or indices are read; samples stay virtual.
+        Where instances are nested (profiles of stations), this is one of the outer ones with all its
+        inner ones, unless `dim` names the inner dimension. It is chosen before other selections.
+
+        Parameters
+        ----------
+        instance
+            Its number, from 0 (negative: from the last), or a text: its label.
+        label
+            Its label in the variable that has the attribute `cf_role`; numbers may be labels, too.
+        dim
+            The dimension of the instances, if the dataset does not say it, or has several.
+
+        Raises
+        ------
+        SelectionError
+            If there is no such instance, or no telling what the instances are.
+        FormatError
+            If counts or indices contradict the dimensions.
+
+        Examples
+        --------
+        >>> ds.insitu.instance("Halley").temp.plot()  # doctest: +SKIP
+        >>> ds.insitu.instance(0).obs.size  # doctest: +SKIP
+        """
+        from insitu.xarray_bridge.instances import select_instance
+
+        return select_instance(self._dataset, instance, label, dim)
+
+    def expand_gathered(self, dim: str | None = None, *, sizes: Mapping[str, int] | None = None) -> xarray.Dataset:
+        """Return the dataset with what CF's compression by gathering has left out as missing values.
+
+        Variables get the dimensions of the grid that the attribute `compress` of the list variable
+        names. Only that list is read; the rest stays virtual, and can be saved.
+
+        Parameters
+        ----------
+        dim
+            The gathered dimension; all if not given.
+        sizes
+            Lengths of dimensions of the grid that no variable has.
+
+        Raises
+        ------
+        SelectionError
+            If nothing is gathered, or how long a dimension of the grid is is unknown.
+        FormatError
+            If the list names places that the grid does not have, or one twice.
+        """
+        from insitu.xarray_bridge.gathering import expand_gathered
+
+        return expand_gathered(self._dataset, dim, sizes)
+
     def report(self) -> Report:
         """Return a report of how files differ, which were left out, and what did not fuse."""
         if self.survey is None:

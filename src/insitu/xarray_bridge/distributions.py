@@ -11,8 +11,7 @@ import xarray
 
 from insitu.errors import UnsupportedError
 from insitu.lazy_array.numpy_reductions import reduce_lazy_array
-from insitu.reducing.query import ReductionQuery
-from insitu.reducing.reduced_axes import squeeze_axes
+from insitu.reducing.query import ReductionQuery, squeeze_axes
 from insitu.reducing.reductions import Reduction, ReductionRules
 from insitu.reducing.sketches import check_edges
 from insitu.xarray_bridge.template_dataset import dims_of_variable, fill_template, make_template, reducible_lazy_array

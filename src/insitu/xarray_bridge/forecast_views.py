@@ -19,7 +19,7 @@ import xarray
 
 from insitu.errors import SelectionError, UnsupportedError, VariableError
 from insitu.expressions.nodes import stored_arrays
-from insitu.model import ABSENT, UNWRITTEN, VirtualArray
+from insitu.model import count_written
 from insitu.xarray_bridge.backend_array import find_lazy_array
 
 __all__ = ["Forecasts"]
@@ -212,35 +212,6 @@ def _count_of_variable(variable: xarray.Variable, axes: Sequence[int], seen: dic
             counted = seen[key] = count_written(stored.array, axes)
         found = counted if found is None else np.minimum(found, counted)
     return np.ones([variable.shape[axis] for axis in axes], np.int64) if found is None else found
-
-
-def count_written(array: VirtualArray, dimensions: Sequence[int]) -> Counts:
-    """Return how many chunks were written of each element along two dimensions.
-
-    Parameters
-    ----------
-    array
-        The array.
-    dimensions
-        The two, in the order of the result.
-    """
-    count = np.zeros([array.shape[dimension] for dimension in dimensions], np.int64)
-    for tile, origin in zip(array.tiles, array.origins.tolist(), strict=True):
-        grid = tuple(tile.chunks.shape)
-        numbers = np.arange(int(np.prod(grid)))
-        places = np.unravel_index(numbers, grid) if grid else ()
-        source = np.asarray(tile.chunks.locate(list(places)).source)
-        written = np.zeros([tile.axis_of(dimension).count for dimension in dimensions], np.int64)
-        own = tuple(places[tile.dimensions[dimension]] for dimension in dimensions)
-        np.add.at(written, own, (source != ABSENT) & (source != UNWRITTEN))
-        elements = [tile.axis_of(dimension) for dimension in dimensions]
-        cells = [axis.find(np.arange(axis.length)) for axis in elements]
-        box = tuple(
-            slice(origin[dimension], origin[dimension] + axis.length)
-            for dimension, axis in zip(dimensions, elements, strict=True)
-        )
-        count[box] += written[np.ix_(*cells)]
-    return count
 
 
 def _as_duration(lead: Any, dtype: np.dtype[Any]) -> Any:

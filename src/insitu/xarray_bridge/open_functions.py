@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from insitu.active.placement import Servers
     from insitu.reading import ChunkCache
 
-__all__ = ["open_dataset", "open_datatree", "open_groups", "open_mfdataset", "open_mfdatatree"]
+__all__ = ["open_dataset", "open_datatree", "open_forecasts", "open_groups", "open_mfdataset", "open_mfdatatree"]
 
 _GROUPS_HAVE_VARIABLES = "unexpected keyword argument 'variables': groups have variables of their own"
 
@@ -110,6 +110,7 @@ def open_mfdataset(
     *,
     combine: str = "by_coords",
     concat_dim: Any = None,
+    forecasts: bool | Mapping[str, str] = False,
     overlap: Literal["error", "first", "last", "newest"] | None = None,
     expect: Any = None,
     compat: str = DEFAULT,
@@ -117,6 +118,7 @@ def open_mfdataset(
     coords: str | Sequence[str] = DEFAULT,
     join: str = DEFAULT,
     combine_attrs: str | Callable[..., Any] = "override",
+    pad: bool = False,
     attrs_file: Any = None,
     preprocess: Callable[[xarray.Dataset], xarray.Dataset] | None = None,
     variables: Sequence[str] | None = None,
@@ -156,8 +158,24 @@ def open_mfdataset(
         (its first group is the label), a function of the path, a list of labels, or what in each file
         gives the label: `"attr:source_id"`, a global attribute, or `"var:realization"`, a variable of
         a single value.
+    forecasts
+        Whether files are forecasts, or the names of their axes: see `open_forecasts`.
+    overlap
+        Which file gives a label that several have: `"first"` or `"last"` in the order given,
+        `"newest"`: the one written last, by a date in the attributes if all files have it
+        (`date_modified`, `creation_date`, `date_created`, …), else by the time of the object;
+        `"error"`: none may. None: as in xarray, which combines no such files. What is shadowed is
+        never read.
+    expect
+        The spacing of the labels: an offset of pandas (`"1D"`, `"6h"`, `"MS"`), a number, or a
+        mapping of dimensions to these. Labels that no file has are there, with missing values; a
+        label off the grid is an error.
     compat, data_vars, coords, join, combine_attrs, attrs_file
         As in xarray, with the installed xarray's defaults.
+    pad
+        Whether files of different lengths are padded with missing values at their end, to the longest,
+        along the dimensions that they are not joined along. Labels and other coordinates that differ
+        between files by that get the dimension that the files are joined along.
     preprocess
         Called with each file's dataset. Structural changes and arithmetic stay virtual. Other
         computed variables are read if they are small; larger ones become Dask arrays. Of what is
@@ -199,6 +217,58 @@ def open_mfdataset(
     return dataset
 
 
+def open_forecasts(
+    paths: Any,
+    *,
+    time: Any = None,
+    step: Any = None,
+    number: Any = None,
+    names: Mapping[str, str] | None = None,
+    concat_dim: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> xarray.Dataset:
+    r"""Open the files of forecasts as one dataset along reference time, lead time and member.
+
+    Where a file stands along these is said by keys of GRIB, by the standard names of CF
+    (`forecast_reference_time`, `forecast_period`, `realization`), by an index beside a GRIB file
+    (`.idx` of NCEP, `.index` of ECMWF), which is then given instead of that file, or by `time`,
+    `step` and `number`. Lead times that a run does not have are missing values. Views that stay
+    virtual: `ds.insitu.best()`, `constant_lead(…)`, `run(…)`, `at_valid_time(…)`.
+
+    Parameters
+    ----------
+    paths
+        As for `open_mfdataset`; one file may hold any part: a field, a run, a table of runs.
+    time, step, number
+        What says the reference time, the lead time and the member, where files do not say it in a
+        usual way: a regular expression for their names (its first group; digits of a lead time are
+        hours), `"attr:NAME"`, a global attribute, `"var:NAME"`, a variable of a single value, or a
+        function of the path.
+    names
+        Other names of the axes: `{"time": "run", "step": "lead", "number": "member"}`.
+    concat_dim
+        Further dimensions: `{"model": "attr:source_id"}`, as for `open_mfdataset`.
+    **how
+        As for `open_mfdataset`: `group` (a GRIB file of several levels has one for each), `overlap`
+        (which file counts if several have a lead time of a run; an error if not given), `expect`
+        (`{"time": "6h"}`: runs that are missing are there, without values), `errors`, …
+
+    Returns
+    -------
+    xarray.Dataset
+        With dimensions (`number`,) `time`, `step` and those of the fields, and the coordinate
+        `valid_time`; a single member is no dimension.
+
+    Examples
+    --------
+    >>> ds = insitu.open_forecasts("gfs/*.idx", group="heightAboveGround_2")  # doctest: +SKIP
+    >>> ds = insitu.open_forecasts("runs/*.nc", time=r"_(\d{10})_", step=r"_f(\d{3})")  # doctest: +SKIP
+    """
+    rules = {"time": time, "step": step, "number": number}
+    rules = {**{dim: rule for dim, rule in rules.items() if rule is not None}, **(concat_dim or {})}
+    return open_mfdataset(paths, forecasts=names or True, concat_dim=rules or None, **how)
+
+
 def open_datatree(url: Any, **how: Any) -> xarray.DataTree:
     """Open an archive with all its groups. Takes what `open_dataset` takes, but for `variables`."""
     tree: xarray.DataTree = _load("opening").to_datatree(open_groups(url, **how), url)
@@ -212,6 +282,7 @@ def open_mfdatatree(
     concat_dim: Any = None,
     overlap: Literal["error", "first", "last", "newest"] | None = None,
     expect: Any = None,
+    pad: bool = False,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
@@ -244,7 +315,7 @@ def open_mfdatatree(
     ----------
     paths
         As for `open_mfdataset`.
-    combine, concat_dim, overlap, expect, compat, data_vars, coords, join, combine_attrs
+    combine, concat_dim, overlap, expect, pad, compat, data_vars, coords, join, combine_attrs
         As for `open_mfdataset`, for all groups. What labels a new dimension may lie in any group:
         `{"time": "attr:what/date"}`.
     by_group

@@ -16,9 +16,11 @@ import pandas
 import xarray
 
 from insitu.cf.casting import cast_values, to_date_objects
-from insitu.combining.arrange import NamedDims, arrange_by_lists, arrange_by_names
+from insitu.combining.arrange import NamedDims, arrange_by_labels, arrange_by_lists, arrange_by_names
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import drop_failures
+from insitu.combining.files_table import FilesTable
+from insitu.combining.pad import joined_dims, pad_member, plan_padding
 from insitu.errors import CombineError, InsituError, UnsupportedError
 from insitu.expressions.nodes import (
     Broadcast,
@@ -30,6 +32,7 @@ from insitu.expressions.nodes import (
     iterate_nodes,
 )
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.open_options import CombineOptions
 from insitu.reading import ReadContext
 from insitu.scanning.member import ConcatDim, GridPosition, Member
 from insitu.scanning.scan_member import Failure
@@ -95,6 +98,8 @@ def combine_with_xarray(
         )
     drop_failures(found, errors)
     members = {number: item for number, item in enumerate(found) if isinstance(item, Member)}
+    if rules.pad:
+        members = _pad_members(members, places, dims, named)
     made = {number: to_dataset(item, context) for number, item in members.items()}
     if any(map(_needs_dask, members.values())):
         made = {number: to_dask_dataset(dataset, {}) for number, dataset in made.items()}
@@ -115,6 +120,26 @@ def combine_with_xarray(
         combined = _combine_nested(grid, arrangement.dims, how)
     mixed = any(is_dask(variable._data) for variable in combined.variables.values())
     return to_dask_dataset(combined, {}) if mixed else combined
+
+
+def _pad_members(
+    members: Mapping[int, Member],
+    places: Sequence[GridPosition] | None,
+    dims: Sequence[ConcatDim],
+    named: NamedDims | None,
+) -> dict[int, Member]:
+    """Return the members as long as the longest: see `pad`."""
+    files = FilesTable.of(list(members.values()))
+    if named is not None:
+        joined = {name for name, _, _ in named}
+    elif places is not None:
+        joined = {dim[0] if isinstance(dim, tuple) else str(dim) for dim in dims}
+    else:
+        joined = joined_dims(
+            arrange_by_labels(files, files.opened, lambda numbers: [*members.values()], CombineOptions())
+        )
+    padding = plan_padding(files, joined)
+    return {number: pad_member(member, padding) for number, member in members.items()}
 
 
 def with_context(dataset: xarray.Dataset, context: ReadContext) -> xarray.Dataset:

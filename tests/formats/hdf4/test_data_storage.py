@@ -41,7 +41,7 @@ def _new(path: Path) -> Any:
     return SD.SD(str(path), SD.SDC.WRITE | SD.SDC.CREATE)
 
 
-def _theirs(path: Path, name: str) -> np.ndarray[Any, Any]:
+def _read_with_pyhdf(path: Path, name: str) -> np.ndarray[Any, Any]:
     file = SD.SD(str(path))
     values = file.select(name)[:]
     file.end()
@@ -49,7 +49,7 @@ def _theirs(path: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 def _agrees(path: Path, name: str) -> None:
-    actual, expected = insitu.read(path, name, decode=False), _theirs(path, name)
+    actual, expected = insitu.read(path, name, decode=False), _read_with_pyhdf(path, name)
     assert actual.dtype.newbyteorder("=") == expected.dtype
     np.testing.assert_array_equal(actual, expected)
     if actual.ndim == 2:

@@ -20,10 +20,10 @@ from insitu.errors import FormatError
 from insitu.formats import InsituWarning
 
 
-def _assert_same_value(mine: Any, theirs: Any) -> None:
-    assert type(mine) is type(theirs), (mine, theirs)
-    np.testing.assert_array_equal(mine, theirs)
-    assert getattr(mine, "dtype", None) == getattr(theirs, "dtype", None)
+def _assert_same_value(actual: Any, expected: Any) -> None:
+    assert type(actual) is type(expected), (actual, expected)
+    np.testing.assert_array_equal(actual, expected)
+    assert getattr(actual, "dtype", None) == getattr(expected, "dtype", None)
 
 
 VALUES = {
@@ -52,10 +52,10 @@ def test_netcdf(tmp_path: Path, scan, count) -> None:
             target.setncattr_string("varying", "length")
     group = scan(path)
     with netCDF4.Dataset(path) as file:
-        for mine, reference in ((group.attributes, file), (group.arrays["v"].attributes, file["v"])):
-            assert list(mine) == reference.ncattrs()  # in the order of creation
+        for actual, reference in ((group.attributes, file), (group.arrays["v"].attributes, file["v"])):
+            assert list(actual) == reference.ncattrs()  # in the order of creation
             for name in reference.ncattrs():
-                _assert_same_value(mine[name], reference.getncattr(name))
+                _assert_same_value(actual[name], reference.getncattr(name))
 
 
 @pytest.mark.parametrize("libver", ["earliest", "v108", "latest"])
@@ -154,18 +154,18 @@ def test_attributes_that_are_left_out_are_named(tmp_path: Path) -> None:
         h5py.h5a.create(dataset.id, b"record", record, scalar)
         h5py.h5a.create(dataset.id, b"nowhere", h5py.h5t.STD_REF_OBJ, h5py.h5s.create(h5py.h5s.NULL))
     for errors in ("raise", "warn"):
-        with pytest.warns(InsituWarning) as told:
+        with pytest.warns(InsituWarning) as caught:
             group = insitu.scan(path, errors=errors, decode=False)
-        named = {str(warning.message).split(":")[1] for warning in told}
+        named = {str(warning.message).split(":")[1] for warning in caught}
         assert named == {
             " attribute 'one' of g/x", " attribute 'record' of g/x", " attribute 'nowhere' of g/x",
             " attribute 'two' of g", " attribute 'three' of the root",
         }  # fmt: skip
         assert group.array("g/x").attributes == {"units": "m"}
     for way in (insitu.open_dataset, insitu.open_mfdataset):
-        with pytest.warns(InsituWarning) as told:
+        with pytest.warns(InsituWarning) as caught:
             assert way(path, group="g").x.attrs == {"units": "m"}
-        assert any("attribute 'one' of x" in str(warning.message) for warning in told)
+        assert any("attribute 'one' of x" in str(warning.message) for warning in caught)
 
 
 def test_values_of_varying_length_inside_of_others(tmp_path: Path, scan) -> None:

@@ -97,9 +97,9 @@ def _write_many_kinds(path: Path, libver: Any, order: bool) -> bytes:
         partly[4:6] = 1.0
         file["texts"] = np.array([b"ab", b"c"])
         file["records"] = np.array([(1, 2.5)], [("a", "<i4"), ("b", "<f8")])
-        kept = h5p.create(h5p.DATASET_CREATE)
-        kept.set_layout(h5py.h5d.COMPACT)
-        compact = h5py.h5d.create(file.id, b"compact", h5t.STD_I32BE, h5s.create_simple((4,)), dcpl=kept)
+        creation = h5p.create(h5p.DATASET_CREATE)
+        creation.set_layout(h5py.h5d.COMPACT)
+        compact = h5py.h5d.create(file.id, b"compact", h5t.STD_I32BE, h5s.create_simple((4,)), dcpl=creation)
         compact.write(h5s.ALL, h5s.ALL, np.arange(4, dtype=">i4"))
         file["names"] = h5py.SoftLink("/texts")
         file["nowhere"] = h5py.SoftLink("/not/there")

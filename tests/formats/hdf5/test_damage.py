@@ -134,11 +134,11 @@ def test_wrong_keys_of_a_chunk_tree_are_seen(tmp_path: Path) -> None:
             damaged = (stored + change) % (1 << 64)
             path.write_bytes(good[:place] + damaged.to_bytes(8, "little") + good[place + 8 :])
             try:
-                ours = insitu.read(path, "x", decode=False)
+                actual = insitu.read(path, "x", decode=False)
             except InsituError:
                 continue
             with h5py.File(path) as file, suppress(OSError):  # what it refuses to read cannot be compared
-                np.testing.assert_array_equal(ours, file["x"][...], err_msg=f"{place} axis {axis}: {change}")
+                np.testing.assert_array_equal(actual, file["x"][...], err_msg=f"{place} axis {axis}: {change}")
 
 
 def write_three_dimensions(path: Path) -> dict[str, int]:

@@ -93,11 +93,11 @@ def test_what_numpy_cannot_say_is_refused_by_name(tmp_path: Path, scan) -> None:
         h5py.h5d.create(file.id, b"record", record, h5py.h5s.create_simple((3,)))
     with pytest.raises(UnsupportedError, match="integers of 128 bits"):
         scan(path, variables=["wide"])
-    with pytest.warns(InsituWarning) as told:
+    with pytest.warns(InsituWarning) as caught:
         group = scan(path, errors="warn")
     assert list(group.arrays) == ["good"]
     assert set(group.problems) == {"wide", "record"}
-    assert len(told) == 2
+    assert len(caught) == 2
 
 
 @pytest.mark.parametrize("tag", ["NUMPY:01", "NUMPY:,", "NUMPY:2,<f4", "NUMPY:x", "NUMPY:<M8[s],<f4"])

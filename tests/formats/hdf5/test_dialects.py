@@ -89,15 +89,15 @@ def typed_file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("decode", [True, False])
 def test_user_defined_types(typed_file: Path, decode: bool) -> None:
-    ours = insitu.open_dataset(typed_file, decode_cf=decode)
+    actual = insitu.open_dataset(typed_file, decode_cf=decode)
     with xr.open_dataset(typed_file, engine="netcdf4", decode_cf=decode) as reference:
-        assert list(ours.variables) == list(reference.variables)
-        assert ours.sizes == reference.sizes
-        assert ours.attrs["pair"].tolist() == reference.attrs["pair"].tolist()
+        assert list(actual.variables) == list(reference.variables)
+        assert actual.sizes == reference.sizes
+        assert actual.attrs["pair"].tolist() == reference.attrs["pair"].tolist()
         for name, variable in reference.variables.items():
-            assert ours[name].dims == variable.dims
-            assert ours[name].attrs == variable.attrs
-            mine, values = ours[name].values, variable.values
+            assert actual[name].dims == variable.dims
+            assert actual[name].attrs == variable.attrs
+            mine, values = actual[name].values, variable.values
             if name == "sequences":
                 assert [one.tolist() for one in mine] == [one.tolist() for one in values]
                 assert {one.dtype for one in mine} == {np.dtype("i2")}

@@ -97,9 +97,9 @@ def test_a_link_into_a_set_is_left_out_with_its_reason(tmp_path: Path, libver: s
     with pytest.warns(UserWarning, match="not supported") as caught:
         group = insitu.scan(tmp_path / "link.h5", errors="warn", decode=False)
     assert list(group.arrays) == ["here"]
-    told = "\n".join(str(warning.message) for warning in caught)
+    messages = "\n".join(str(warning.message) for warning in caught)
     for name in ("x_link", "x_virtual", "y_link", "y_virtual", "family of files", "split or multi set"):
-        assert name in told
+        assert name in messages
     for name in ("x_link", "y_virtual"):
         with pytest.raises(UnsupportedError, match="not supported"):
             insitu.read(tmp_path / "link.h5", name, decode=False)

@@ -94,7 +94,10 @@ def test_texts_of_a_fill_value_end_where_they_say(tmp_path: Path) -> None:
 
 
 def test_a_fill_value_that_is_cut_off_is_told() -> None:
-    told = {"kind": "record", "type": {"kind": "sequence", "base": {"kind": "plain", "dtype": "<i2"}, "dims": []}}
-    encoding = Encoding(np.dtype(object), (Codec("hdf5_vlen", told),), fill=b"\xff\xff\xff\x7f\x01\x00")
+    description = {
+        "kind": "record",
+        "type": {"kind": "sequence", "base": {"kind": "plain", "dtype": "<i2"}, "dims": []},
+    }
+    encoding = Encoding(np.dtype(object), (Codec("hdf5_vlen", description),), fill=b"\xff\xff\xff\x7f\x01\x00")
     with pytest.raises(ModelError, match="truncated"):
         encoding.fill_value()

@@ -152,8 +152,8 @@ def test_one_object_used_again_and_again_is_damage(tmp_path, record):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("x", (1000,), kind, chunks=(1000,))[0] = ("a" * 50_000,) if record else "a" * 50_000
     ((_, _, data),), shape = chunks_of(tmp_path / "x.h5")
-    told = {"kind": "compound", "size": 16, "members": [["s", 0, [], {"kind": "text"}]]}
-    configuration = {"kind": "record", "type": told} if record else {"kind": "string"}
+    description = {"kind": "compound", "size": 16, "members": [["s", 0, [], {"kind": "text"}]]}
+    configuration = {"kind": "record", "type": description} if record else {"kind": "string"}
     chain = Encoding(kind if record else np.dtype(object), (Codec("hdf5_vlen", configuration),))
     assert decode(data, chain, shape, fetch=File(tmp_path / "x.h5")).shape == (1000,)
     with pytest.raises(CodecError, match="again and again"):

@@ -18,15 +18,15 @@ import xarray as xr
 from insitu.model import VirtualGroup
 
 
-def _assert_like_netcdf4(group: VirtualGroup, theirs: Any) -> None:
+def _assert_like_netcdf4(group: VirtualGroup, expected: Any) -> None:
     assert {n: (a.dims, a.shape) for n, a in group.arrays.items()} == {
-        n: (v.dimensions, v.shape) for n, v in theirs.variables.items()
+        n: (v.dimensions, v.shape) for n, v in expected.variables.items()
     }
-    assert group.details.dims == {n: len(d) for n, d in theirs.dimensions.items()}
-    assert set(group.unlimited) == {n for n, d in theirs.dimensions.items() if d.isunlimited()}
-    assert set(group.groups) == set(theirs.groups)
+    assert group.details.dims == {n: len(d) for n, d in expected.dimensions.items()}
+    assert set(group.unlimited) == {n for n, d in expected.dimensions.items() if d.isunlimited()}
+    assert set(group.groups) == set(expected.groups)
     for name, inner in group.groups.items():
-        _assert_like_netcdf4(inner, theirs.groups[name])
+        _assert_like_netcdf4(inner, expected.groups[name])
 
 
 def _plain(file: Any) -> None:

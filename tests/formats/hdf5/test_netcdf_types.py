@@ -73,13 +73,13 @@ def _dimensions(group: netCDF4.Dataset, path: str = "") -> dict[str, tuple[str, 
 def _assert_dims_like_netcdf4(path: Path, write: Callable[[h5py.File], None]) -> None:
     with h5py.File(path, "w") as file:
         write(file)
-    ours = {name: array.dims for name, array in insitu.scan(path, decode=False).all_arrays()}
+    actual = {name: array.dims for name, array in insitu.scan(path, decode=False).all_arrays()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # variables that it has no type for
         with netCDF4.Dataset(path) as file:
             reference = _dimensions(file)
     assert "last" in reference
-    assert {name: ours[name] for name in reference} == reference
+    assert {name: actual[name] for name in reference} == reference
 
 
 @pytest.mark.parametrize("kinds", TYPES.values(), ids=TYPES)

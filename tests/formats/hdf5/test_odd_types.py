@@ -16,19 +16,19 @@ import insitu
 from damaged_bytes import count_refused, flip_each, read_all, written_to
 
 
-def assert_equal_values(ours: Any, theirs: Any) -> None:
+def assert_equal_values(actual: Any, wanted: Any) -> None:
     """Assert that values are the same, however deep; texts may be bytes."""
-    if isinstance(theirs, bytes):
-        theirs = theirs.decode()
-    if isinstance(theirs, np.ndarray) and theirs.dtype.names is not None:
-        for name in theirs.dtype.names:
-            assert_equal_values(ours[name], theirs[name])
-    elif isinstance(theirs, np.ndarray) and theirs.dtype == object:
-        assert ours.shape == theirs.shape
-        for one, other in zip(ours.reshape(-1), theirs.reshape(-1), strict=True):
+    if isinstance(wanted, bytes):
+        wanted = wanted.decode()
+    if isinstance(wanted, np.ndarray) and wanted.dtype.names is not None:
+        for name in wanted.dtype.names:
+            assert_equal_values(actual[name], wanted[name])
+    elif isinstance(wanted, np.ndarray) and wanted.dtype == object:
+        assert actual.shape == wanted.shape
+        for one, other in zip(actual.reshape(-1), wanted.reshape(-1), strict=True):
             assert_equal_values(one, other)
     else:
-        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(actual, wanted)
 
 
 def assert_reads_like_h5py(path: Path) -> None:

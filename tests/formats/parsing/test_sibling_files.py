@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import insitu
+from access_policies import PathPolicy
 from insitu.errors import AccessError
 from insitu.formats.parsing import sibling_files
 from insitu.sources import open_source
@@ -46,25 +47,8 @@ def test_options_go_along(virtual: Path, monkeypatch) -> None:
     assert sorted(requested) == [("far.h5", {"key": "k"}), ("near.h5", {"key": "k"})]
 
 
-class _Folder:
-    def __init__(self, folder: Path) -> None:
-        self.folder = str(folder)
-
-    def path(self, path: str) -> bool:
-        return path.startswith(self.folder)
-
-    def web(self, url: str) -> bool:
-        return False
-
-    def bucket(self, kind: str, endpoint: str | None, bucket: str, key: str) -> bool:
-        return False
-
-    def public_url(self, path: str) -> str:
-        return path
-
-
 def test_nothing_gets_past_a_gate(virtual: Path) -> None:
-    with access_policy_scope(_Folder(virtual.parent)):
+    with access_policy_scope(PathPolicy(lambda path: path.startswith(str(virtual.parent)))):
         with pytest.raises(AccessError):
             insitu.scan(virtual, decode=False)
         with pytest.warns(match="left out"):

@@ -85,17 +85,17 @@ def read_state(target: Path) -> Any:
         return None
     if group is None:
         return None
-    said: list[Any] = []
+    facts: list[Any] = []
     if target.suffix == ".insitu":
-        said.append(len(json.loads((target / "root.json").read_text())["chunks"]))
+        facts.append(len(json.loads((target / "root.json").read_text())["chunks"]))
     for tile in group.array("t").tiles:
         table = tile.chunks
         found = table.locate([np.arange(table.shape[0])])
-        said += [
+        facts += [
             (Path(table.sources[int(source)].url.removeprefix("file://")).name, int(offset), int(length))
             for source, offset, length in zip(found.source, found.offset, found.length, strict=True)
         ]
-    return [list(group.array("t").shape), said]
+    return [list(group.array("t").shape), facts]
 
 
 def import_all(names: Iterable[str]) -> None:

@@ -16,7 +16,15 @@ from insitu.errors import FormatError, error_context
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources.address import file_name
 
-__all__ = ["IndexLine", "data_file_names", "index_file_names", "is_grib_index", "read_index"]
+__all__ = [
+    "IndexLine",
+    "data_file_names",
+    "index_file_names",
+    "is_grib_index",
+    "parse_mars_lines",
+    "parse_moment",
+    "read_index",
+]
 
 _IDX = re.compile(rb"\d+(\.\d+)?:\d+:d=\d{8}")
 _DIGITS = re.compile(r"[0-9]{1,18}")
@@ -99,7 +107,7 @@ def read_index(window: ReadCache, size: int) -> list[IndexLine]:
         raise FormatError(f"the index is not text: {problem}", structure="GRIB index") from None
     lines = [line for line in text.splitlines() if line.strip()]
     with error_context(offset=0, structure="GRIB index"):
-        found = _parse_mars_objects(lines) if text.lstrip().startswith("{") else _parse_wgrib2_lines(lines, size)
+        found = parse_mars_lines(lines) if text.lstrip().startswith("{") else _parse_wgrib2_lines(lines, size)
     for line in found:
         if line.offset < 0 or line.length < 16 or line.offset + line.length > size:
             raise FormatError(
@@ -125,12 +133,14 @@ def _parse_wgrib2_lines(lines: list[str], size: int) -> list[IndexLine]:
         digits = date.removeprefix("d=").ljust(12, "0")
         forecast, _, rest = rest.partition(":")
         words = (name, level, forecast, rest)
-        found.append(IndexLine(offset, ends[offset] - offset, number, _seconds(digits[:8], digits[8:12]), words, None))
+        found.append(
+            IndexLine(offset, ends[offset] - offset, number, parse_moment(digits[:8], digits[8:12]), words, None)
+        )
     return found
 
 
-def _parse_mars_objects(lines: list[str]) -> list[IndexLine]:
-    """Parse lines of ECMWF.
+def parse_mars_lines(lines: list[str]) -> list[IndexLine]:
+    """Return the lines of an index of ECMWF.
 
     `{"date": "20240101", "time": "0000", "step": "6", "param": "2t", "_offset": 0, "_length": 5}`.
     """
@@ -141,7 +151,7 @@ def _parse_mars_objects(lines: list[str]) -> list[IndexLine]:
         offset, length = (_parse_integer(keys.pop(name, None)) for name in ("_offset", "_length"))
         date, time = (str(keys.pop(name, "")) for name in ("date", "time"))
         number = seen[offset] = seen.get(offset, -1) + 1
-        moment = _seconds(date, time.zfill(4)) if date else None
+        moment = parse_moment(date, time.zfill(4)) if date else None
         words = tuple(sorted((key, str(value)) for key, value in keys.items()))
         found.append(IndexLine(offset, length, number, moment, None, words))
     return found
@@ -164,7 +174,8 @@ def _parse_integer(value: Any) -> int:
     return int(text)
 
 
-def _seconds(date: str, time: str) -> int:
+def parse_moment(date: str, time: str) -> int:
+    """Return a date and a time of day as seconds since 1970."""
     if not _DIGITS.fullmatch(date + time) or len(date) < 8 or len(time) < 4:
         raise FormatError(f"{date[:40]!r} and {time[:40]!r} in the GRIB index are not a date and a time")
     try:

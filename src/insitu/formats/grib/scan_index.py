@@ -18,6 +18,7 @@ from insitu.errors import NotFoundError
 from insitu.formats.grib.composed_header import INSTANT_OF, compose_headers
 from insitu.formats.grib.header_keys import UNDEFINED, FieldDescription, describe
 from insitu.formats.grib.index_file import IndexLine, data_file_names, is_grib_index, read_index
+from insitu.formats.grib.index_outline import check_last_message, outline_grib_index
 from insitu.formats.grib.inventory import ParsedLine, parse_inventory_line
 from insitu.formats.grib.mars import field_kind, model_key, parameter_in_header, parse_mars_words
 from insitu.formats.grib.sampled_messages import SampledMessages
@@ -53,6 +54,10 @@ def scan_grib_index(window: ReadCache, request: ScanRequest) -> VirtualGroup:
                 url=window.url,
             )
         lines = read_index(window, file.size)
+        if lines:
+            last = max(lines, key=lambda line: line.offset)
+            if file.local:  # far away it would be a request of its own
+                check_last_message(file.source.read, last.offset, last.length, file.size, window.url)
         broken = BrokenMessages(problems, file.url)
         samples = SampledMessages(file, {line.offset: line.length for line in lines}, broken)
         table = _table(lines, samples)
@@ -222,8 +227,8 @@ def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], sampl
     ]
     found += placed
     for field, description, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
-        if precise is not None:
-            table.unverified[len(table.fields)] = precise
+        # Also what was read: files like this one are not, and are described by it.
+        table.unverified[len(table.fields)] = precise is None or precise
         table.fields.append(field)
         table.descriptions.append(description)
     return table
@@ -234,7 +239,8 @@ def _read_all_headers(samples: SampledMessages) -> FieldTable:
     samples.read(samples.lengths)
     order = {offset: place for place, offset in enumerate(samples.lengths)}
     fields = sorted(_sampled_fields(samples), key=lambda field: (order[field.offset], field.number))
-    return FieldTable(fields, [samples.descriptions[field.offset, field.number] for field in fields])
+    descriptions = [samples.descriptions[field.offset, field.number] for field in fields]
+    return FieldTable(fields, descriptions, {number: True for number, field in enumerate(fields) if field.edition == 2})
 
 
 def _sampled_fields(samples: SampledMessages) -> list[GribField]:
@@ -251,4 +257,4 @@ def _field(samples: SampledMessages, line: IndexLine) -> GribField | None:
     return message.fields[line.number] if message is not None and line.number < len(message.fields) else None
 
 
-GRIB_INDEX = Format(is_grib_index, with_keywords(scan_grib_index))
+GRIB_INDEX = Format(is_grib_index, with_keywords(scan_grib_index), outline_grib_index)

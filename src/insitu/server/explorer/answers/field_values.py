@@ -15,9 +15,8 @@ from insitu.model import Selection
 from insitu.reading import ReadContext, read_array
 from insitu.reading.estimate import estimate_read
 from insitu.reading.thread_pools import count_cores
-from insitu.reducing.query import ReductionQuery
+from insitu.reducing.query import ReductionQuery, axes_of_dims
 from insitu.reducing.reduce_expression import compute_statistics
-from insitu.reducing.reduced_axes import axes_of_dims
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest

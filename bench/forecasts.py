@@ -1,0 +1,122 @@
+"""A year of hourly forecast runs as one dataset: opened by indexes, saved, opened again, appended to, read at a point.
+
+    python -m bench.forecasts [--runs 8760] [--leads 19]
+
+Each of the files has five fields on one grid, and an `.idx` beside it. All GRIB files of one lead
+time are one file under many names: what is measured looks at the first only, and at the end of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FIELDS = {"TMP": (0, 0, 0), "RH": (0, 1, 1), "PRES": (0, 3, 0), "HGT": (0, 3, 5), "UGRD": (0, 2, 2)}
+FIRST_RUN = np.datetime64("2023-01-01T00", "h")
+MOST_LINKS = 20_000
+"""Names of one file: file systems have limits."""
+
+
+def write_message(name: str, run: int, lead: int, value: float) -> bytes:
+    """Return a message of one field at the surface, on a grid of 16 by 31 points."""
+    import eccodes
+
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
+    try:
+        date = (FIRST_RUN + run).astype(object)
+        keys: dict[str, Any] = {"centre": 7, "dataDate": date.strftime("%Y%m%d"), "dataTime": date.strftime("%H%M")}
+        keys |= dict(zip(("discipline", "parameterCategory", "parameterNumber"), FIELDS[name], strict=True))
+        keys |= {"typeOfFirstFixedSurface": 1, "forecastTime": lead, "bitsPerValue": 12}
+        for key, each in keys.items():
+            eccodes.codes_set(handle, key, int(each))
+        count = eccodes.codes_get_size(handle, "values")
+        eccodes.codes_set_values(handle, np.random.default_rng(lead).normal(value, 3, count))
+        return bytes(eccodes.codes_get_message(handle))
+    finally:
+        eccodes.codes_release(handle)
+
+
+def write_runs(folder: Path, runs: range, leads: int) -> list[str]:
+    """Write runs; return the names of the indexes."""
+    found = []
+    for lead in range(leads):
+        messages = [write_message(name, runs[0], lead, 200.0 + number) for number, name in enumerate(FIELDS)]
+        offsets = np.concatenate([[0], np.cumsum([len(each) for each in messages])]).tolist()
+        rows = [
+            f"{number}:{offset}:d={{date}}:{name}:surface:{f'{lead} hour fcst' if lead else 'anl'}:\n"
+            for number, (name, offset) in enumerate(zip(FIELDS, offsets, strict=False), 1)
+        ]
+        text = "".join(rows)
+        for number, run in enumerate(runs):
+            moment = (FIRST_RUN + run).astype(object)
+            stem = folder / f"{moment:%Y%m}" / f"{moment:%Y%m%d%H}.f{lead:03}.grib2"
+            if number % MOST_LINKS == 0:
+                stem.parent.mkdir(parents=True, exist_ok=True)
+                original = stem
+                original.write_bytes(b"".join(messages))
+            else:
+                stem.parent.mkdir(parents=True, exist_ok=True)
+                os.link(original, stem)
+            found.append(f"{stem}.idx")
+            Path(found[-1]).write_text(text.format(date=f"{moment:%Y%m%d%H}"))
+    return found
+
+
+def measure(runs: int, leads: int, folder: Path) -> dict[str, float]:
+    """Return seconds and bytes of each step."""
+    import insitu
+
+    files = write_runs(folder, range(runs), leads)
+    more = write_runs(folder, range(runs, runs + 1), leads)
+    target = folder / "year.insitu"
+    found: dict[str, float] = {"files": len(files)}
+
+    def note(name: str, begin: float) -> None:
+        found[name] = time.perf_counter() - begin
+        print(f"{name}: {found[name]:.2f} s", flush=True)
+
+    begin = time.perf_counter()
+    ds = insitu.open_forecasts(files)
+    note("open", begin)
+    begin = time.perf_counter()
+    ds.insitu.save(target)
+    note("save", begin)
+    found["bytes"] = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    print(f"store: {found['bytes'] / 1e6:.1f} MB")
+    for name in ("open again, first", "open again"):
+        begin = time.perf_counter()
+        saved = insitu.open_dataset(target)
+        note(name, begin)
+    begin = time.perf_counter()
+    best = saved.insitu.best()
+    note("best", begin)
+    begin = time.perf_counter()
+    point = best.t.isel(latitude=3, longitude=5)
+    chunks = len(point.insitu.references()["offset"])
+    values = point.values
+    note("a point of it", begin)
+    print(f"{chunks:,} chunks for {values.size:,} valid times")
+    begin = time.perf_counter()
+    insitu.Archive.open(str(target)).append(more, "time")
+    note("append", begin)
+    return found
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=8760)
+    parser.add_argument("--leads", type=int, default=19)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        measure(given.runs, given.leads, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

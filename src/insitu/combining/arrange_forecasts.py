@@ -1,0 +1,50 @@
+"""Where files of forecasts go: boxes of labels along reference time, lead time and member, with holes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from insitu.combining.arrange import Arrangement, Merged
+from insitu.combining.arrange_boxes import arrange_in_boxes
+from insitu.combining.files_table import FilesTable
+from insitu.errors import CombineError
+from insitu.open_options import CombineOptions
+from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
+
+__all__ = ["arrange_forecasts"]
+
+
+def arrange_forecasts(files: FilesTable, axes: ForecastAxes, options: CombineOptions) -> Arrangement:
+    """Return files of forecasts as boxes of labels; cells that no file has are holes.
+
+    Files that share a variable are in one table, also if each lacks some (precipitation at lead time
+    0). Those of different variables may have the same labels: they are merged.
+    """
+    dims = [*(axes.name(role) for role in (RUN, LEAD, MEMBER)), *axes.further(options)]
+    found = []
+    for numbers in _files_by_variables(files):
+        labels = {}
+        for dim in dims:
+            own = [files.index(number, dim) for number in numbers]
+            if any(each is None for each in own):
+                number = numbers[next(at for at, each in enumerate(own) if each is None)]
+                raise CombineError(f"the file has no labels along {dim!r}", url=files.urls[number])
+            labels[dim] = [each for each in own if each is not None]
+        found.append(arrange_in_boxes(files, numbers, labels, options, dims, may_have_holes=True))
+    return Merged(tuple(found))
+
+
+def _files_by_variables(files: FilesTable) -> Sequence[list[int]]:
+    """Return the numbers of files in groups that have no data variable in common."""
+    group_of: dict[str, int] = {}
+    for kind in files.kinds:
+        names = kind.data_names()
+        own = min((group_of[name] for name in names if name in group_of), default=len(group_of))
+        merged = {group_of[name] for name in names if name in group_of}
+        for name in [*names, *(name for name, group in group_of.items() if group in merged)]:
+            group_of[name] = own
+    groups: dict[int, list[int]] = {}
+    for number in files.opened:
+        names = files.kind_of(number).data_names()
+        groups.setdefault(group_of[names[0]] if names else -1, []).append(number)
+    return list(groups.values())

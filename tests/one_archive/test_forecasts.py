@@ -1,0 +1,285 @@
+"""Are files of forecasts one dataset, whatever says which run they are of, and is it that of cfgrib and xarray?
+
+Modules: combining/arrange_forecasts.py, combining/scan_alike.py, scanning/forecast_axes.py,
+formats/file_outline.py, formats/grib/index_outline.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import insitu
+from forecast_files import (
+    Field,
+    indexes_of,
+    open_with_cfgrib,
+    same_values,
+    write_grib,
+    write_runs,
+)
+from insitu.errors import CombineError, FormatError
+from insitu.lazy_array.duck_array import LazyArray
+from insitu.scanning.scan_member import Job
+
+pytest.importorskip("eccodes")
+pytest.importorskip("cfgrib")
+
+
+def random_cells(seed: int, runs: int = 5, leads: int = 4) -> list[tuple[int, int]]:
+    """Runs every three hours with lead times every three hours, some missing, in any order."""
+    random = np.random.default_rng(seed)
+    cells = [(3 * run, 3 * lead) for run in range(runs) for lead in range(leads) if random.random() < 0.75]
+    random.shuffle(cells)
+    return [(int(run), int(lead)) for run, lead in cells]
+
+
+@pytest.mark.parametrize("kind", ["grib2", "idx", "index"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_fields_are_one_table(tmp_path: Path, seed: int, kind: str) -> None:
+    paths = write_runs(tmp_path, random_cells(seed))
+    expected = open_with_cfgrib(paths)
+    given = paths if kind == "grib2" else indexes_of(paths, kind)
+    with insitu.open_forecasts(given) as ds:
+        assert isinstance(ds.t.variable._data, LazyArray)
+        assert ds.insitu.tiles()["t"] <= 4
+        same_values(ds, expected)
+        same_values(ds, expected)
+        ds.insitu.save(tmp_path / "a.insitu")
+    with insitu.open_dataset(tmp_path / "a.insitu") as saved:
+        same_values(saved, expected)
+        best = saved[["t"]].insitu.best().load()
+    newest = {}
+    for run, lead in sorted(random_cells(seed)):
+        newest[run + lead] = (run, lead)
+    picked = [expected.t.sel(time=np.datetime64("2024-02-28T00", "ns") + np.timedelta64(run, "h"),
+                             step=np.timedelta64(lead, "h")).values
+              for _, (run, lead) in sorted(newest.items())]  # fmt: skip
+    np.testing.assert_array_equal(best.t, picked)
+
+
+@pytest.mark.parametrize("kind", ["grib2", "idx"])
+def test_a_file_of_each_run(tmp_path: Path, kind: str) -> None:
+    """Runs of several lead times, not all the same ones."""
+    leads = {0: (0, 3, 6), 3: (0, 3), 6: (3, 6, 9), 9: (0, 3, 6), 12: (0, 3, 6)}
+    files, fields = [], []
+    for run, own in leads.items():
+        files.append(write_grib(tmp_path / f"r{run}.grib2", [Field(run, lead, "TMP") for lead in own]))
+        fields += [write_grib(tmp_path / "one" / f"{run}_{lead}.grib2", [Field(run, lead, "TMP")]) for lead in own]
+    with insitu.open_forecasts(files if kind == "grib2" else indexes_of(files, kind)) as ds:
+        same_values(ds, open_with_cfgrib(fields))
+
+
+def test_only_one_file_of_a_kind_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in range(5) for lead in (0, 3)])
+    scanned: list[str] = []
+    one = Job.one
+    monkeypatch.setattr(Job, "one", lambda self, url, *more: scanned.append(url) or one(self, url, *more))
+    with insitu.open_forecasts(indexes_of(paths, "idx")) as ds:
+        assert len(scanned) == 2
+        assert len(ds.insitu.sources) == len(paths)
+        assert ds.insitu.report().files == len(paths)
+        same_values(ds, open_with_cfgrib(paths))
+
+
+def test_control_and_perturbed_members(tmp_path: Path) -> None:
+    paths = {
+        member: [write_grib(tmp_path / f"m{member}r{run}.grib2", [Field(run, 3, "TMP", member)]) for run in (0, 3)]
+        for member in (0, 1, 2)
+    }
+    deterministic = [write_grib(tmp_path / f"d{run}.grib2", [Field(run, 3, "TMP")]) for run in (0, 3)]
+    with insitu.open_forecasts([path for own in paths.values() for path in own]) as ds:
+        assert ds.t.dims == ("number", "time", "step", "latitude", "longitude")
+        assert ds.number.values.tolist() == [0, 1, 2]
+        for member, own in paths.items():
+            np.testing.assert_array_equal(ds.t.sel(number=member), open_with_cfgrib(own).t)
+        assert ds.insitu.best().t.dims == ("number", "valid_time", "latitude", "longitude")
+    with insitu.open_forecasts([*deterministic, *paths[1], *paths[2]]) as ds:
+        np.testing.assert_array_equal(ds.t.sel(number=0), open_with_cfgrib(deterministic).t)
+
+
+def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in range(0, 12, 3) for lead in (0, 3, 6)])
+    target = str(tmp_path / "a.insitu")
+    with insitu.open_forecasts(indexes_of(paths[:6], "idx")) as ds:
+        ds.insitu.save(target)
+    for begin in (6, 9):
+        insitu.Archive.open(target).append(indexes_of(paths[begin : begin + 3], "idx"), "time")
+        same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths[: begin + 3]))
+    again = insitu.Archive.open(target).append(indexes_of(paths[9:], "idx"), "time")
+    assert again.steps == 0
+    assert len(again.skipped) == 3
+    for cells in ([(12, 0), (12, 6)], [(12, 3)], [(7, 3)], [(12, 9)]):  # a run, its rest, a late one, a new lead time
+        more = write_runs(tmp_path, cells)
+        done = insitu.Archive.open(target).append(more, "time")
+        assert sorted(done.added) == sorted(more)
+        paths += more
+        same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+    other = write_runs(tmp_path / "other", [(12, 3), (15, 3)])
+    with pytest.raises(CombineError, match=r"holds time 2024-02-28T12.*already, from another file"):
+        insitu.Archive.open(target).append(other, "time")
+    same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+
+
+@pytest.mark.parametrize("overlap", ["last", "first"])
+def test_a_corrected_file_counts_as_the_rule_says(tmp_path: Path, overlap: str) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in (0, 3) for lead in (0, 3)])
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(paths, overlap=overlap).insitu.save(target)
+    other = tmp_path / "other.grib2"
+    other.write_bytes(Field(3, 3, "TMP").message(np.full(12, 5.0)))
+    insitu.Archive.open(target).append([str(other)], "time")
+    found, anew = (
+        insitu.open_dataset(target).load(),
+        insitu.open_forecasts([*paths, str(other)], overlap=overlap).load(),
+    )
+    xr.testing.assert_identical(found, anew)
+    assert (found.t[1, 1] == 5).all() == (overlap == "last")
+
+
+class TestStandardNames:
+    """CF's names, in all the forms in which files have them."""
+
+    TIMES = np.array(["2024-02-28T00", "2024-02-28T06"], "datetime64[ns]")
+    LEADS = np.array([0, 3, 6], "timedelta64[h]").astype("timedelta64[ns]")
+
+    @pytest.fixture
+    def table(self) -> xr.Dataset:
+        values = np.random.default_rng(1).random((2, 3, 4)).astype("f4")
+        data = xr.Dataset({"tas": (("time", "step", "x"), values)}, {"time": self.TIMES, "step": self.LEADS})
+        data["lsm"] = "x", np.arange(4.0)
+        return data.assign_coords(x=np.arange(4.0))
+
+    def write(self, folder: Path, form: str, table: xr.Dataset) -> list[str]:
+        run_about, lead_about = ({"standard_name": name} for name in ("forecast_reference_time", "forecast_period"))
+        folder.mkdir(exist_ok=True)
+        paths = []
+
+        def put(data: xr.Dataset) -> None:
+            paths.append(str(folder / f"{len(paths)}.nc"))
+            data.to_netcdf(paths[-1], encoding={"frt": {"units": "hours since 2024-01-01"}} if "frt" in data else {})
+
+        for run in range(2):
+            one = table.isel(time=run)
+            valid = one.time.values + one.step.values
+            series = one.drop_vars(["time", "step"]).rename(step="time")
+            if form == "scalars":
+                for lead in range(3):
+                    part = one.isel(step=lead).drop_vars(["time", "step"])
+                    put(part.assign_coords(
+                        frt=((), self.TIMES[run], run_about), fp=((), self.LEADS[lead], lead_about), time=valid[lead]
+                    ))  # fmt: skip
+            elif form == "valid times and lead times":
+                put(series.assign_coords(
+                    time=("time", valid), frt=((), self.TIMES[run], run_about), fp=("time", self.LEADS, lead_about)
+                ))  # fmt: skip
+            elif form == "hours":
+                hours = self.LEADS.astype("timedelta64[h]").astype(float)
+                put(series.assign_coords(
+                    time=("time", valid), frt=((), self.TIMES[run], run_about),
+                    fp=("time", hours, {**lead_about, "units": "h"})
+                ))  # fmt: skip
+            elif form == "valid times":
+                put(series.assign_coords(time=("time", valid), frt=((), self.TIMES[run], run_about)))
+            elif form == "lead times and valid times":
+                put(series.assign_coords(time=("time", valid), fp=("time", self.LEADS, lead_about)))
+        if form == "constant lead":
+            for lead in range(3):
+                one = table.isel(step=lead).drop_vars("step")
+                valid = self.TIMES + self.LEADS[lead]
+                put(one.assign_coords(
+                    time=("time", valid), frt=("time", self.TIMES, run_about), fp=((), self.LEADS[lead], lead_about)
+                ))  # fmt: skip
+        return paths
+
+    @pytest.mark.parametrize(
+        "form",
+        [
+            "scalars",
+            "valid times and lead times",
+            "hours",
+            "valid times",
+            "lead times and valid times",
+            "constant lead",
+        ],
+    )
+    def test_every_form_is_the_same_table(self, tmp_path: Path, table: xr.Dataset, form: str) -> None:
+        with insitu.open_forecasts(self.write(tmp_path / "files", form, table)) as ds:
+            assert ds.tas.dims == ("time", "step", "x")
+            np.testing.assert_array_equal(ds.time, table.time)
+            np.testing.assert_array_equal(ds.step, table.step)
+            np.testing.assert_array_equal(ds.tas, table.tas)
+            np.testing.assert_array_equal(ds.valid_time, self.TIMES[:, None] + self.LEADS)
+            if form != "scalars":  # there all data may be forecasts
+                assert ds.lsm.dims == ("x",)
+
+    def test_names_attributes_and_functions(self, tmp_path: Path, table: xr.Dataset) -> None:
+        paths = []
+        for run in range(2):
+            for lead in range(3):
+                one = table[["tas"]].isel(time=run, step=lead).drop_vars(["time", "step"])
+                paths.append(str(tmp_path / f"m_{str(self.TIMES[run])[:13].replace('-', '')}_f{3 * lead:03}.nc"))
+                one.assign_attrs(issued=str(self.TIMES[run])[:13], hour=3 * lead).to_netcdf(paths[-1])
+        ways = [
+            {"time": r"_(\d{8}T\d\d)_", "step": r"_f(\d{3})"},
+            {"time": "attr:issued", "step": "attr:hour"},
+            {"time": lambda path: np.datetime64(f"{path[-18:-14]}-{path[-14:-12]}-{path[-12:-8][:2]}T{path[-10:-8]}")
+             if False else self.TIMES[int("T06" in path)], "step": lambda path: np.timedelta64(int(path[-6:-3]), "h")},
+        ]  # fmt: skip
+        for way in ways:
+            with insitu.open_forecasts(paths, **way) as ds:
+                np.testing.assert_array_equal(ds.tas, table.tas)
+                np.testing.assert_array_equal(ds.step, table.step)
+        with insitu.open_forecasts(paths, **ways[0], names={"time": "run", "step": "lead"}) as ds:
+            assert ds.tas.dims == ("run", "lead", "x")
+            assert ds.insitu.run().sizes["valid_time"] == 3
+            ds.insitu.save(tmp_path / "a.insitu")
+        more = tmp_path / "m_20240228T12_f000.nc"
+        table[["tas"]].isel(time=0, step=0).drop_vars(["time", "step"]).to_netcdf(more)
+        insitu.Archive.open(str(tmp_path / "a.insitu")).append([str(more)], "run")
+        saved = insitu.open_dataset(tmp_path / "a.insitu")
+        assert saved.sizes["run"] == 3
+        np.testing.assert_array_equal(saved.tas.isel(run=2, lead=0), table.tas.isel(time=0, step=0))
+        assert saved.tas.isel(run=2, lead=slice(1, None)).isnull().all()
+        with pytest.raises(CombineError, match=r"does not say which run.*time="):
+            insitu.open_forecasts(paths)
+        with pytest.raises(CombineError, match="is no date"):
+            insitu.open_forecasts(paths, time=r"_f(\d{3})", step=r"_f(\d{3})")
+
+
+class TestBadInput:
+    def test_the_same_run_and_lead_twice(self, tmp_path: Path) -> None:
+        paths = write_runs(tmp_path, [(run, lead) for run in range(4) for lead in (0, 3)])
+        other = write_grib(tmp_path / "again.grib2", [Field(2, 3, name, 1)._replace(member=None) for name in ("TMP",)])
+        for given in ([*paths, other], indexes_of([*paths, other], "idx")):
+            with pytest.raises(CombineError, match=r"again.*both have time 2024-02-28T02.*step 0 days 03:00"):
+                insitu.open_forecasts(given)
+            with insitu.open_forecasts(given, overlap="first") as ds:
+                same_values(ds, open_with_cfgrib(paths))
+
+    def test_an_index_of_another_file(self, tmp_path: Path) -> None:
+        paths = write_runs(tmp_path, [(run, 3) for run in range(4)])
+        whole = Path(paths[2]).read_bytes()
+        for data, message in (
+            (whole[:-5], "its last message, at .* the file ends after"),
+            (whole + Field(2, 3, "TMP").message(), "by its header and .* by the index"),
+            (b"x" * len(whole), "no message begins at|no GRIB message begins"),
+            (whole[:100], "belongs to another file|no message begins"),
+        ):
+            Path(paths[2]).write_bytes(data)
+            with pytest.raises(FormatError, match=message):
+                insitu.open_forecasts(indexes_of(paths, "idx"))
+            with insitu.open_forecasts(indexes_of(paths, "idx"), errors="skip") as ds:
+                assert ds.sizes["time"] == 3
+                assert list(ds.insitu.report().left_out) == [f"{paths[2]}.idx"]
+        Path(paths[2]).write_bytes(whole)
+        # One that says the same as the others, of a file on another grid: found when its values are read.
+        text = Path(f"{paths[2]}.idx").read_text()
+        moved = write_grib(tmp_path / "z.grib2", [Field(2, 3, name) for name in ("PRES", "TMP", "APCP")])
+        Path(f"{moved}.idx").write_text(text)
+        ds = insitu.open_forecasts([*indexes_of(paths[:2], "idx"), f"{moved}.idx"])
+        with pytest.raises(insitu.errors.InsituError, match=r"z\.grib2"):
+            ds.t.load()
