@@ -1,7 +1,7 @@
 """How long does it take to open many files as one dataset, beside xarray, VirtualiZarr and
 kerchunk? And how does it grow with their number?
 
-python bench/open_many.py [--quick] [--case cmip|growth|cuts]
+python bench/open_many.py [--quick] [--case cmip|growth|cuts|overlaps]
 """
 
 from __future__ import annotations
@@ -149,17 +149,71 @@ def cuts(quick: bool) -> None:
         )
 
 
+def overlaps(quick: bool, rounds: int) -> None:
+    """10,000 files of ten steps, opened by their labels: as before, and with a rule for labels that
+    several files have, where none has one, and where each file has one step of the next.
+    """
+    count = 300 if quick else 10_000
+    apart, shared = (_days(count, step) for step in (10, 9))
+    cases = {
+        "as they are": (apart, {}),
+        "a rule": (apart, {"overlap": "last"}),
+        "overlaps": (shared, {"overlap": "last"}),
+    }
+    contestants = []
+    for name, (place, how) in cases.items():
+        files = sorted(map(str, place.glob("*.nc")))
+        given = {"paths": files, "warm": files[:2], **how}
+        contestants += [
+            Contestant(name, "openers:insitu", given),
+            Contestant(f"{name}, combine", "openers:insitu_combine", given),
+        ]
+    found = {result.name: result for result in compete(contestants, rounds=rounds, timeout=1800)}
+    print(f"\n## {count:,} files of ten steps, joined by their labels\n")
+    print("| files | processor seconds | of these combining | times as many as they are | target |")
+    print("|---|---|---|---|---|")
+    usual = min(found["as they are"].processor)
+    for name, target in (("as they are", 1.0), ("a rule", 1.05), ("overlaps", 1.3)):
+        whole, combining = min(found[name].processor), min(found[f"{name}, combine"].processor)
+        print(f"| {name} | {whole:.2f} | {combining:.2f} | {whole / usual:.2f} | ≤ {target} |")
+
+
+def _days(count: int, step: int) -> Path:
+    """Files of ten days each, that begin so many days after another."""
+    import netCDF4
+
+    place = folder() / f"days-{count}-{step}"
+    if not place.exists():
+        part = place.with_name(f"part-{place.name}")
+        part.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            with netCDF4.Dataset(part / f"{number:06d}.nc", "w") as file:
+                for name, length in (("time", 10), ("lat", 4), ("lon", 8)):
+                    file.createDimension(name, length)
+                    file.createVariable(name, "f8", (name,))[:] = np.arange(length) + (
+                        step * number if name == "time" else 0
+                    )
+                file["time"].units = "days since 1800-01-01"
+                for index in range(3):
+                    field = file.createVariable(f"field_{index}", "f4", ("time", "lat", "lon"), chunksizes=(5, 4, 8))
+                    field[:] = np.full((10, 4, 8), number)
+        part.rename(place)
+    return place
+
+
 def main() -> None:
     """Run the cases."""
     options = arguments(__doc__)
     print(machine.describe())
-    cases = options.case or ["cmip", "growth", "cuts"]
+    cases = options.case or ["cmip", "growth", "cuts", "overlaps"]
     if "cmip" in cases:
         cmip(options.quick, options.rounds, options.only)
     if "growth" in cases:
         growth(options.quick)
     if "cuts" in cases:
         cuts(options.quick)
+    if "overlaps" in cases:
+        overlaps(options.quick, options.rounds)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ clock starts (imports, a warm-up on a small file) it does when it is made; then 
 Answers are compared: a contestant that answers something else is shown as wrong, one that fails
 with its reason.
 
-`--before TREE` compares two states of insitu instead: what the work tree there takes (its code, its
+`--before TREE` compares states of insitu instead: what the work tree there takes (its code, its
 extensions built, its own benchmarks) beside this one, without the peers.
 """
 
@@ -20,6 +20,7 @@ import importlib
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,7 +36,7 @@ __all__ = ["Contestant", "Result", "Target", "arguments", "compete", "show"]
 
 HERE = Path(__file__).parent
 BEFORE = "INSITU_BENCH_BEFORE"
-"""Names the work tree that is compared with this one: set by `--before`."""
+"""Names the work trees that are compared with this one: set by `--before`."""
 LONG = 20.0
 """Seconds: one that takes longer runs one round only, and its row says so."""
 
@@ -97,12 +98,20 @@ def compete(
     """Run all contestants, interleaved. `before` and `after` surround each run; what `after` gives
     is kept beside the time.
     """
-    if before_tree := os.environ.get(BEFORE):
-        ours = [contestant for contestant in contestants if contestant.name.startswith("insitu")]
+    if trees := os.environ.get(BEFORE):
+        before_that = [Path(tree) for tree in trees.split(os.pathsep)]
+        names = ["before", *(f"before, {tree.name}" for tree in before_that[1:])]
         contestants = [
             one
-            for contestant in ours
-            for one in (contestant, replace(contestant, name=f"{contestant.name}: before", tree=Path(before_tree)))
+            for contestant in contestants
+            if contestant.name.startswith("insitu")
+            for one in (
+                contestant,
+                *(
+                    replace(contestant, name=f"{contestant.name}: {name}", tree=tree)
+                    for name, tree in zip(names, before_that, strict=True)
+                ),
+            )
         ]
     results = {contestant.name: Result(contestant.name) for contestant in contestants}
     for number in range(rounds):
@@ -125,7 +134,8 @@ def compete(
             for name, value in (after() if after else {}).items():
                 result.extra.setdefault(name, []).append(value)
             print(
-                f"  round {number + 1}: {contestant.name:<34} {run['seconds']:9.3f} s",
+                f"  round {number + 1}: {contestant.name:<34} {run['seconds']:9.3f} s, "
+                f"{run['processor']:.3f} s of processors",
                 file=sys.stderr,
                 flush=True,
             )
@@ -173,9 +183,9 @@ def _serve(call: str, arguments: dict[str, Any], cores: int) -> None:
     work = getattr(importlib.import_module(module), function)(**arguments)
     _reset_peak()
     held = _memory("VmRSS")
-    start, processor = time.perf_counter(), time.process_time()
+    start, processor = time.perf_counter(), _processor_seconds()
     answer = work()
-    seconds, processor = time.perf_counter() - start, time.process_time() - processor
+    seconds, processor = time.perf_counter() - start, _processor_seconds() - processor
     growth, peak = _memory("VmRSS") - held, _memory("VmHWM") - held
     check = getattr(importlib.import_module(module), "check", repr)
     print(
@@ -186,6 +196,12 @@ def _serve(call: str, arguments: dict[str, Any], cores: int) -> None:
         flush=True,
     )
     os._exit(0)  # taking a large answer apart is not what is measured, and some libraries hang at exit
+
+
+def _processor_seconds() -> float:
+    """Return the processor seconds of all threads so far, and of the processes that were started and have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _memory(name: str) -> int:
@@ -258,10 +274,12 @@ def arguments(description: str | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0, help="rounds (3; 1 with --quick)")
     parser.add_argument("--case", action="append", help="only this case (may be repeated)")
     parser.add_argument("--only", action="append", help="only this contestant, besides insitu (may be repeated)")
-    parser.add_argument("--before", type=Path, help="another work tree of insitu, instead of the peers")
+    parser.add_argument(
+        "--before", type=Path, action="append", help="another work tree of insitu, instead of the peers (repeatable)"
+    )
     options = parser.parse_args()
     if options.before is not None:
-        os.environ[BEFORE] = str(options.before.resolve())
+        os.environ[BEFORE] = os.pathsep.join(str(tree.resolve()) for tree in options.before)
     options.rounds = options.rounds or (1 if options.quick else 3)
     return options
 

@@ -39,7 +39,8 @@ SUMS = (
 NOBODY = "http://127.0.0.1:9"
 """No server; the package for requests is missed before one is sent."""
 PACKAGES = {
-    "codecs": "imagecodecs", "dask": "dask", "fits": "astropy", "grib": "eccodes", "icechunk": "icechunk",
+    "codecs": "imagecodecs", "copy": "h5netcdf",
+    "dask": "dask", "fits": "astropy", "grib": "eccodes", "icechunk": "icechunk",
     "serve": "starlette", "tiff": "pyproj", "zarr": "zarr",
 }  # fmt: skip
 """A package of each extra that no other needs."""
@@ -113,6 +114,7 @@ def _uses_of_extras(netcdf: str, folder: Path) -> Iterator[tuple[str, Callable[[
     yield "codecs", lambda: insitu.read(str(FILES / "hdf5/netcdf4_filters.nc"), "szip")
     yield "codecs", lambda: insitu.open_dataset(str(FILES / "tiff/pillow_lzw.tif")).load()
     yield "codecs", lambda: insitu.read(str(FILES / "fits/astropy_compressed.fits"), "RICE")
+    yield "copy", lambda: insitu.open_dataset(netcdf).insitu.copy(str(folder / "copied.nc"))
     yield "dask", lambda: insitu.open_dataset(netcdf, chunks={})
     yield "fits", lambda: insitu.read(str(FILES / "fits/astropy_compressed.fits"), "HCOMPRESS")
     yield "grib", lambda: insitu.scan(str(FILES / "grib/eccodes_edition2.grib2"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,17 @@ import insitu
 from insitu.errors import InsituError, InsituWarning
 from insitu.sources import MemorySource
 
-__all__ = ["ONE_BIT", "count_refused", "cut", "flip", "flip_each", "flip_one", "read_all", "written_to"]
+__all__ = [
+    "ONE_BIT",
+    "count_refused",
+    "cut",
+    "flip",
+    "flip_each",
+    "flip_one",
+    "peak_of_reading",
+    "read_all",
+    "written_to",
+]
 
 ONE_BIT = tuple(1 << bit for bit in range(8))
 LARGEST = 1 << 20
@@ -74,3 +85,19 @@ def written_to(path: Path, read: Callable[[Path], Any]) -> Callable[[bytes], Any
         return read(path)
 
     return write_and_read
+
+
+def peak_of_reading(data: bytes) -> int:
+    """Return the most memory that it takes to scan a file and to read its small arrays, or to refuse it."""
+    tracemalloc.start()
+    try:
+        group = insitu.scan(MemorySource(data), decode=False)
+        for path, array in group.all_arrays():
+            if array.nbytes <= LARGEST:
+                insitu.read(group, path, decode=False)
+    except InsituError:
+        pass
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return peak

@@ -329,6 +329,8 @@ def test_no_lock_is_made_without_a_thought_of_fork() -> None:
     root = Path(insitu.__file__).parent
     known = {
         "active/share_work.py": "lives as long as one reduction",
+        "copying/copy_tree.py": "lives as long as one copy",
+        "copying/journal.py": "lives as long as one copy",
         "forking.py": "makes them",
         "references/check_sources.py": "lives as long as one call",
         "xarray_bridge/weighted_accessor.py": "lives as long as one reduction",

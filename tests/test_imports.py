@@ -156,6 +156,30 @@ def test_opening_a_file(file: Path, engine: bool) -> None:
     assert len(of_insitu) <= 230
 
 
+def test_opening_several_files_imports_no_dask(file: Path) -> None:
+    """xarray's first variable of an array imports dask.array, and that numba, where they are installed."""
+    opening = (
+        "import insitu, pathlib, xarray\n"
+        f"one = pathlib.Path({str(file)!r}); two = one.with_name('b.nc')\n"
+        "ds = insitu.open_mfdataset([one, two])\nassert ds.sizes['time'] == 8"
+    )
+    with xr.open_dataset(file) as ds:
+        later = ds.assign_coords(time=ds.time + np.timedelta64(4, "D"))
+        later.to_netcdf(file.with_name("b.nc"), encoding={"tas": {"zlib": True}})
+    found, _ = _imported_modules(opening)
+    assert not found & {"dask.array", "numba", "numbagg"}
+
+
+def test_the_text_of_a_dataset_draws_no_picture(file: Path) -> None:
+    """The modules that draw chunks are imported for HTML, which has a picture of them."""
+    shown = f"import insitu; ds = insitu.open_dataset({str(file)!r}); text = str(ds), repr(ds.tas.variable.data)"
+    _, texts = _imported_modules(shown)
+    _, html = _imported_modules(f"{shown}; ds.tas.variable.data._repr_html_()")
+    assert "insitu.lazy_array.representation" in texts
+    assert not {name for name in texts if name.startswith("insitu.pictures")}
+    assert "insitu.pictures.chunk_svg" in html
+
+
 def test_opening_functions_import_no_module_that_opens() -> None:
     """`from insitu import open_mfdataset` costs less than a tenth of `import xarray`."""
     _, actual = _imported_modules("from insitu import open_dataset, open_datatree, open_mfdataset")

@@ -26,7 +26,7 @@ SOURCES = ROOT / "src" / "insitu"
 TESTS = ROOT / "tests"
 MODULES = re.compile(r"^Modules: ([^\"]+)", re.MULTILINE)
 """The end of a docstring that names modules which the file's own name does not."""
-EXTRAS = ("test", "check", "demo", "codecs", "dask", "fits", "grib", "icechunk", "serve", "tiff", "zarr")
+EXTRAS = ("test", "check", "demo", "codecs", "copy", "dask", "fits", "grib", "icechunk", "serve", "tiff", "zarr")
 
 
 def _pins(path: Path) -> dict[str, str]:

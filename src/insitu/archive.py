@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from insitu.combining.combine import CombineFound
     from insitu.combining.scan_journal import Journal
     from insitu.combining.survey import Survey
+    from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
@@ -241,8 +242,9 @@ class Archive:
         if run.parallel is None and not run.resume and combine_found is None:
             known = CachedArchive.of(self.urls, places, job, self.recipe)
         cached = None if known is None else known.find(job, make_loader(job.scan.storage_options))
-        if cached is not None:
+        if known is not None and cached is not None:
             self._members[""] = cached
+            self.recipe = known.recipe or self.recipe
             self.survey = lambda: self._scan_for_survey(cached)
             self.group_surveys = lambda: self._scan_for_group_surveys(places)
             return
@@ -252,8 +254,9 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             combined = combine(self.urls, places, job, self.recipe, run, combine_found=combine_found)
         if known is not None and not combined.survey.left_out:
-            known.keep(combined.member)
+            known.keep(combined.member, self.recipe if combined.placed is None else combined.placed)
         self._members[""] = combined.member
+        self.recipe = combined.placed or self.recipe
         self.survey, self.group_surveys = combined.survey, combined.surveys
         self.only_groups = combined.files.only_groups()
 
@@ -305,7 +308,7 @@ class Archive:
         with known.recorder.recording() if known is not None else nullcontext():
             found = scan_member(self.location, job, from_server=self._scan_by_server(job))
         if known is not None:
-            known.keep(found)
+            known.keep(found, self.recipe)
         return found if job.finish is None else job.finish(found)
 
     def _scan_by_server(self, job: Job) -> VirtualGroup | None:
@@ -471,14 +474,70 @@ class Archive:
         how.setdefault("storage_options", self.job.scan.storage_options)
         maintenance.save_tree(self.tree, target, recipe=self.recipe_to_save(), **how)
 
+    def copy(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        chunks: Chunks = None,
+        variables: str | Sequence[str] | None = None,
+        sel: Mapping[str, Any] | None = None,
+        isel: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        **how: Any,
+    ) -> CopyReport | CopyPlan:
+        """Copy the archive into a native store or file, in chunks of another grid.
+
+        The target appears whole or not at all. An interrupted copy goes on where it was if the same one is started
+        again.
+
+        Parameters
+        ----------
+        target
+            A path or URL that ends in `.zarr`, `.icechunk` or `.nc`.
+        chunks
+            Lengths by dimension (-1: the whole dimension), or what the copy is for: `"series"`, `"maps"`, `"both"`,
+            `"auto"`. None: as in the source.
+        variables
+            Which variables, with their coordinates; by default all.
+        sel, isel
+            What to copy of them, by labels or by position, as for `Dataset.sel` and `Dataset.isel`.
+        dry_run
+            Whether only the plan is returned: passes, bytes, memory, disk, an estimate of the time.
+        **how
+            `shards`, `codec`, `memory`, `zarr_format`, `overwrite`, `verify`, `repack`, `commit_every`,
+            `engine`, `progress`, `storage_options` (of the target): the fields of `insitu.copying.CopyOptions`.
+
+        Returns
+        -------
+        CopyReport or CopyPlan
+            What was written; with `dry_run` what would be.
+        """
+        from insitu.copying import CopyOptions, run_copy
+
+        names = [variables] if isinstance(variables, str) else variables
+        if sel is not None or isel is not None:
+            dataset = self.dataset()
+            chosen = dataset if names is None else dataset[list(names)]
+            chosen = chosen.sel(dict(sel or {})).isel(dict(isel or {}))
+            found: CopyReport | CopyPlan = chosen.insitu.copy(target, chunks=chunks, dry_run=dry_run, **how)
+            return found
+        context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)
+        options = CopyOptions.of_call(chunks=chunks, **how)
+        return run_copy(self.subtree(names), os.fspath(target), options, context=context, dry_run=dry_run)
+
     def recipe_to_save(self) -> Recipe | None:
         """Return how the files were combined, to be saved; of a saved archive, the recipe that it
         has.
         """
         if is_saved_tree(self.location):
             return maintenance.saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
+        # Forecasts are refreshed and appended to by their sources: names of 166,440 indexes would be most of a store.
+        if self.recipe.options.combine.forecasts:
+            return self.recipe
         names_files = self.recipe.options.scan.tree or not any(map(can_be_collection, map(str, self.urls)))
         if not names_files or not all(isinstance(url, str) for url in self.urls):
+            return self.recipe
+        if self.recipe.placed is not None:
             return self.recipe
         left_out = getattr(self.survey, "left_out", {}) if self.recipe.options.scan.tree else {}
         return replace(self.recipe, files=tuple(absolute_path(url) for url in self.urls if url not in left_out))
@@ -488,6 +547,7 @@ class Archive:
         urls: Any,
         dim: str = "time",
         *,
+        overlap: Literal["error", "first", "last", "newest"] | None = None,
         relative: bool = False,
         errors: str = "raise",
         progress: Callable[[int, int], None] | None = None,
@@ -502,6 +562,9 @@ class Archive:
             (`combine="nested"`), a plain list is one row or column of it; nested lists are several.
         dim
             The dimension that grows.
+        overlap
+            Which file gives a label that several have: see `insitu.open_mfdataset`. By default the
+            rule that the archive was opened with; another one counts from now on.
         relative
             Whether the URLs of the files are written relative to the archive; they are in any case
             if those that it has are.
@@ -514,14 +577,23 @@ class Archive:
         target = self._saved_location()
         options = self.job.scan.storage_options
         given = expand_paths(urls, options)
+        recipe = maintenance.saved_recipe(target, options)
+        if recipe is None:
+            recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
+        is_collection = recipe.options.combine.forecasts or recipe.options.scan.tree
+        if overlap is not None and is_collection:
+            raise UnsupportedError(
+                "overlap= cannot be given for an append to forecasts or a tree",
+                url=target,
+                hint="Combine the archive anew with it, then save",
+            )
+        if overlap is not None or recipe.placed is not None:
+            return self._append_placed(given, dim, overlap, relative, errors, progress, parallel)
         new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return maintenance.empty_append_report(target, dim, skipped)
         if any(isinstance(row, list) for row in given):
             new, skipped = given, []  # a grid of files stays whole: the steps that are new are found below
-        recipe = maintenance.saved_recipe(target, options)
-        if recipe is None:
-            recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
         try:
             opening = recipe.for_more_files(
                 errors=errors, parallel=parallel, progress=progress, storage_options=options
@@ -529,7 +601,9 @@ class Archive:
             files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
             return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
-        if recipe.options.scan.tree:
+        if recipe.options.combine.forecasts:
+            done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
+        elif recipe.options.scan.tree:
             names = files.recipe_to_save()
             done = maintenance.append_groups(
                 files.member(),
@@ -539,8 +613,6 @@ class Archive:
                 relative=relative,
                 storage_options=options,
             )
-        elif recipe.options.combine.forecasts:
-            done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
         else:
             done = maintenance.append_member(
                 files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
@@ -549,7 +621,35 @@ class Archive:
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
 
-    def drop(self, urls: Sequence[str], replacement: Any = None) -> tuple[str, ...]:
+    def _append_placed(
+        self, given: Any, dim: str, overlap: Any, relative: bool, errors: str, progress: Any, parallel: Any
+    ) -> AppendReport:
+        """Append files, each label of which comes from one of all that have it."""
+        from insitu.combining.scan_many import scan_many
+
+        target, options = self._saved_location(), self.job.scan.storage_options
+        left_out: dict[str, str] = {}
+
+        def scan(urls: Sequence[str], recipe: Recipe) -> Sequence[Member]:
+            job = maintenance.job_of(recipe, options)
+            job = replace(job, scan=replace(job.scan, errors=errors))
+            found = scan_many(urls, job, parallel=parallel, progress=progress)
+            failures = [item for item in found if not isinstance(item, Member)]
+            left_out.update((item.url, item.reason) for item in failures)
+            for item in failures:
+                job.warn(f"left out: {item.url}: {item.reason}")
+            return [item for item in found if isinstance(item, Member)]
+
+        urls = [str(url) for _, url in iter_positions(given)]
+        done = maintenance.append_placed(
+            target, urls, dim, scan, overlap=overlap, relative=relative, storage_options=options
+        )
+        self._forget()
+        return replace(done, left_out=left_out)
+
+    def drop(
+        self, urls: Sequence[str] = (), replacement: Any = None, *, keep_last: Mapping[str, int] | None = None
+    ) -> tuple[str, ...]:
         """Take files out of the saved archive; return their URLs.
 
         Parameters
@@ -558,8 +658,16 @@ class Archive:
             The files, as `check` names them.
         replacement
             Files to put in their place, in the same step: as for `open`.
+        keep_last
+            Instead of files: how many of the last steps are kept along a dimension, `{"time": 30}`.
         """
         target, options = self._saved_location(), self.job.scan.storage_options
+        if keep_last is not None:
+            if urls or replacement is not None:
+                raise TypeError("drop takes files, or keep_last=, not both")
+            gone = maintenance.keep_last(target, keep_last, options)
+            self._forget()
+            return gone
         recipe = maintenance.saved_recipe(target, options) or Recipe()
         if recipe.options.scan.tree and recipe.files:
             put = () if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
@@ -567,6 +675,13 @@ class Archive:
             self._forget()
             return done
         new = None
+        if recipe.placed is not None:
+            others = (
+                [] if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
+            )
+            done = maintenance.drop_placed(target, urls, others, storage_options=options)
+            self._forget()
+            return done
         if replacement is not None:
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
             new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()

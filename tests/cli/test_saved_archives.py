@@ -156,3 +156,22 @@ def test_append_that_runs_twice(tmp_path: Path) -> None:
     assert "4 steps" in insitu("append", tmp_path / "x.insitu", earlier).stderr
     assert open_dataset(tmp_path / "x.insitu").time.values.tolist() == [*range(-9, -5), *range(12)]
     assert "out of order" in insitu("append", tmp_path / "x.icechunk", earlier, code=1).stderr
+
+
+def test_archives_that_overlap(tmp_path: Path) -> None:
+    """Scan with a rule, append a correction and a late file, list the files and what is missing."""
+    folder, target = tmp_path / "files", tmp_path / "x.insitu"
+    folder.mkdir()
+    for name, begin in (("a.h5", 0), ("b.h5", 2), ("late.h5", 9)):
+        make(folder / name, begin)
+    scanned = insitu("scan", folder / "a.h5", folder / "b.h5", "--overlap", "last", "--expect", "1", "-o", target)
+    assert scanned.returncode == 0
+    assert "4 steps" in insitu("append", target, folder / "late.h5").stderr
+    assert "nothing new" in insitu("append", target, folder / "late.h5").stderr
+    table = insitu("info", target, "--files").stdout
+    assert "time (modified)" in table
+    assert "3 files, 1 shadowed by others" in table
+    rows = json.loads(insitu("info", target, "--files", "--json").stdout)
+    assert [row["shadowed"] for row in rows] == [2, 0, 0]
+    assert "time: 3 of 13 labels are in no file: 6, 7, 8" in insitu("info", target).stdout.replace(".0", "")
+    assert "must be error, first" in insitu("scan", folder / "a.h5", "--overlap", "best", "-o", target, code=2).stderr

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import insitu
-from fixtures.agreement import agree
+from fixtures.agreement import compare
 from fixtures.granules import pad_by_hand, random_profiles, random_swaths, write_granules
 from insitu.errors import CombineError
 
@@ -58,7 +58,7 @@ def test_swaths_of_several_widths_one_after_another(tmp_path: Path, seed: int) -
 @pytest.mark.parametrize("seed", range(0, 12, 2))
 def test_swaths_of_one_width_need_no_padding(tmp_path: Path, seed: int) -> None:
     paths = write_granules(tmp_path, random_swaths(seed), seed)
-    assert agree(paths, **NESTED, concat_dim="along_track")
+    assert compare(paths, **NESTED, concat_dim="along_track")
 
 
 def test_a_single_value_labels_the_new_dimension(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,21 +35,33 @@ def put(url: str, data: bytes) -> None:
     obstore.put(_open_bucket(bucket), key, data)
 
 
-def write(path: str, day: pd.Timestamp, names: Sequence[str] = ("tas", "pr"), days: int = 31) -> None:
-    """Write a file of daily maps from a day on."""
+def write(
+    path: str,
+    day: pd.Timestamp,
+    names: Sequence[str] = ("tas", "pr"),
+    days: int = 31,
+    attributes: Mapping[str, str] | None = None,
+    scalars: Mapping[str, int] | None = None,
+) -> None:
+    """Write a file of daily maps from a day on, with some attributes and single values."""
     if path.startswith("s3://"):
         with tempfile.TemporaryDirectory() as folder:
             local = f"{folder}/file.nc"
-            write(local, day, names, days)
+            write(local, day, names, days, attributes, scalars)
             put(path, Path(local).read_bytes())
         return
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     dims, shape = ("time", "lat", "lon"), (days, 12, 16)
     values = np.random.default_rng(day.dayofyear).random(shape).astype("f4") * 30 + 260
-    labels = {"time": pd.date_range(day, periods=days), "lat": np.linspace(40, 51, 12), "lon": np.arange(16.0)}
+    labels = {
+        **(scalars or {}),
+        "time": pd.date_range(day, periods=days),
+        "lat": np.linspace(40, 51, 12),
+        "lon": np.arange(16.0),
+    }
     variables = {name: (dims, values, {"units": "K"}) for name in names}
     encoding = {name: {"chunksizes": (1, 6, 16), "zlib": True} for name in names}
-    xr.Dataset(variables, labels).to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    xr.Dataset(variables, labels, attributes).to_netcdf(path, engine="h5netcdf", encoding=encoding)
 
 
 def write_months(path: str) -> None:

@@ -105,6 +105,7 @@ TOURS = {
         "cluster = LocalCluster(n_workers=1, processes=False, protocol='tcp://', scheduler_port=8786, "
         "dashboard_address='127.0.0.1:0')",
     ),
+    "howto/copy.md": Tour("write_months('archive/%Y-%m.nc')\nwrite('a.nc', pd.Timestamp('2026-01-01'))"),
     "howto/event_loops.md": Tour("write_months('s3://bucket/archive/%Y-%m.nc')"),
     "howto/explore.md": Tour(
         "write_months('archive/%Y-%m.nc')",
@@ -173,6 +174,14 @@ TOURS = {
             "assert len(saved) == 2, saved"
         },
     ),
+    "howto/forecasts.md": Tour(
+        "from pathlib import Path\n"
+        "from forecast_files import Field, write_grib\n"
+        "for folder, runs in (('runs', (0, 3, 6)), ('new', (9,))):\n"
+        "    for run in runs:\n"
+        "        write_grib(Path(f'{folder}/{run}.grib2'), [Field(run, lead, 'TMP') for lead in (0, 3, 6)])",
+        after={"insitu drop…": "assert insitu.open_dataset('operations.insitu').sizes['time'] == 2"},
+    ),
     "howto/keep.md": Tour(
         "for day in pd.date_range('2026-06-29', '2026-07-05'):\n    write(f'archive/{day:%Y-%m-%d}.nc', day, days=1)",
         filled_in={
@@ -193,9 +202,62 @@ TOURS = {
     "howto/many_files.md": Tour(
         "write_months('archive/tas_%Y-%m.nc')\n"
         "for model in 'AB':\n"
-        "    for member in '12': write(f'cmip/tas_Amon_{model}_historical_r{member}i1p1.nc', MONTHS[0])",
+        "    for member in '12':\n"
+        "        write(f'cmip/tas_Amon_{model}_historical_r{member}i1p1.nc', MONTHS[0],\n"
+        "              attributes={'source_id': model}, scalars={'realization': int(member)})",
         after={
             "insitu scan 'cmip…": "assert insitu.open_dataset('cmip.insitu').identical(ds)",
+        },
+    ),
+    "howto/overlaps.md": Tour(
+        "for day in pd.date_range('2026-06-01', '2026-06-20', freq='4D'):\n"
+        "    write(f'archive/{day:%Y-%m-%d}.nc', day, days=5)\n"
+        "write('late/x.nc', pd.Timestamp('2026-06-28'), days=2)\n"
+        "write('corrections/x.nc', pd.Timestamp('2026-01-05'), days=3)\n"
+        "write('plain/x.nc', pd.Timestamp('2026-01-01'), days=9)\n"
+        "insitu.open_mfdataset('plain/*.nc').insitu.save('plain.insitu')",
+        filled_in={
+            "insitu scan": "insitu scan 'archive/*.nc' --overlap last",
+            "insitu drop archive.insitu FILE": "insitu drop archive.insitu late/x.nc",
+        },
+        after={
+            'ds = insitu.open_mfdataset("archive/*.nc", overlap="last")': "assert ds.sizes['time'] == 21",
+            "insitu append…": "found = insitu.open_dataset('archive.insitu')\n"
+            "assert found.sizes['time'] == 29 and len(found.insitu.missing['time']) == 6",
+            "insitu drop archive.insitu FILE": "assert insitu.open_dataset('archive.insitu').sizes['time'] == 21",
+        },
+    ),
+    "howto/images.md": Tour(
+        "from pathlib import Path\n"
+        "from fixtures.images import write_image\n"
+        "for folder in ('scenes', 'tiles'): os.makedirs(folder)\n"
+        "for number, day in enumerate(('20200131', '20200210')):\n"
+        "    write_image(Path(f'scenes/s2_{day}_a.tif'), number, overviews=(2,))\n"
+        "    write_image(Path(f'tiles/{number}.tif'), number, corner=(500000.0 + 350 * number, 10.0))",
+        after={
+            'ds = insitu.open_mfdataset("scenes/*.tif"…': "assert ds.time.dt.day.values.tolist() == [31, 10]",
+            "tree…": "assert dict(coarse.sizes) == {'band': 2, 'y': 20, 'x': 18}",
+            "named…": "assert insitu.open_mfdataset('tiles/*.tif').sizes['x'] == 70\n"
+            "assert ndvi.dims == ('time', 'y', 'x') and bands.insitu.virtual == ['red', 'nir']",
+        },
+    ),
+    "howto/profiles.md": Tour(
+        "from pathlib import Path\n"
+        "from fixtures.ragged import write_gathered, write_stations\n"
+        "for folder in ('profiles', 'swaths'): os.makedirs(folder)\n"
+        "for number in range(1, 4):\n"
+        "    for year in (2025, 2026):\n"
+        "        n = number + year - 2024\n"
+        "        values = {'temp': ('depth', np.arange(n) * 1.5)}\n"
+        "        coords = {'depth': np.arange(n) * 10.0 + number, 'lat': float(n)}\n"
+        "        xr.Dataset(values, coords).to_netcdf(f'profiles/{year}_{number}.nc')\n"
+        "    swath = {'bt': (('line', 'pixel'), np.ones((number, 4)))}\n"
+        "    xr.Dataset(swath).to_netcdf(f'swaths/{number}.nc')\n"
+        "write_stations(Path('stations.nc'), 'contiguous', names=('Halley', 'Rothera', 'Vostok', 'Davis'))\n"
+        "write_gathered(Path('land.nc'))",
+        after={
+            "insitu append…": "assert insitu.open_dataset('profiles.insitu').sizes == {'profile': 6, 'depth': 5}",
+            "ds = insitu.open_dataset…": "assert halley.temp.size == 3",
         },
     ),
     "howto/s3.md": Tour(

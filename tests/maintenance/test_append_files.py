@@ -109,9 +109,14 @@ def test_labels_that_are_there_are_refused(tmp_path: Path, target: Path) -> None
     assert days_of(target) == [0, 1, 2, 3]
 
 
-def test_labels_out_of_order_are_refused(tmp_path: Path, target: Path) -> None:
+def test_labels_between_others(tmp_path: Path, target: Path) -> None:
+    """A store takes them where they belong; a repository can only grow at its end."""
     start(tmp_path, target)
     insitu.open_dataset(make(tmp_path / "2.nc", 8)).insitu.append(target, "time")
+    if target.suffix == ".insitu":
+        insitu.open_dataset(make(tmp_path / "1.nc", 4)).insitu.append(target, "time")
+        assert days_of(target) == [*range(12)]
+        return
     with pytest.raises(
         ModelError,
         match=r"(2000-01-05T|4, 5, 6 and 1 more).* out of order: (2000-01-12T|11).*1\.nc.*Combine",

@@ -1,7 +1,8 @@
 """Are files of forecasts one dataset, whatever says which run they are of, and is it that of cfgrib and xarray?
 
 Modules: combining/arrange_forecasts.py, combining/scan_alike.py, scanning/forecast_axes.py,
-formats/file_outline.py, formats/grib/index_outline.py
+formats/file_outline.py, formats/grib/index_outline.py, maintenance/forecast_append.py,
+maintenance/last_steps.py
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import xarray as xr
 import insitu
 from forecast_files import (
     Field,
+    fields_of,
     indexes_of,
     open_with_cfgrib,
     same_values,
@@ -118,10 +120,28 @@ def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
         assert sorted(done.added) == sorted(more)
         paths += more
         same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+    with insitu.Archive.open(target).dataset() as ds:
+        newest = ds.isel(time=slice(-2, None)).load()
+    gone = insitu.Archive.open(target).drop(keep_last={"time": 2})
+    assert sorted(gone) == sorted(path for path in paths if "r009" not in path and "r012" not in path)
+    xr.testing.assert_identical(insitu.open_dataset(target).load(), newest)
+    insitu.Archive.open(target).rollback()
     other = write_runs(tmp_path / "other", [(12, 3), (15, 3)])
     with pytest.raises(CombineError, match=r"holds time 2024-02-28T12.*already, from another file"):
         insitu.Archive.open(target).append(other, "time")
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+
+
+def test_a_changed_file_is_refreshed(tmp_path: Path) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in (0, 3, 6) for lead in (0, 3)])
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(indexes_of(paths[:-1], "idx")).insitu.save(target)
+    messages = [field.message(np.full(12, 7.0 + number)) for number, field in enumerate(fields_of(3, 3))]
+    Path(paths[3]).write_bytes(b"".join(messages))
+    insitu.refresh(target)
+    found = insitu.open_dataset(target).load()
+    same_values(found, open_with_cfgrib(paths[:-1]))
+    assert (found.t[1, 1] == 7).all()
 
 
 @pytest.mark.parametrize("overlap", ["last", "first"])

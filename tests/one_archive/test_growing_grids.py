@@ -106,7 +106,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a part of a run": (lambda archive, runs, _: archive.append(runs[3][:2]), "labels of 'step'.*not those of"),
     "two runs in one list": (lambda archive, runs, _: archive.append([*runs[3], *runs[0]]), "labels of 'step'"),
     "a lead of one run": (lambda archive, runs, _: archive.append(runs[3][:1], "step"), "labels of 'time'"),
-    "an earlier run": (lambda archive, runs, _: archive.append(runs[0]), "2020-01-01.* of 'time' is out of order"),
     "lists too deep": (lambda archive, runs, _: archive.append([[runs[3]]]), "grid of time × step"),
     "another dimension": (lambda archive, runs, _: archive.append(runs[3], "y"), "cannot grow along 'y'.*time × step"),
     "joined along time": (
@@ -147,7 +146,7 @@ def year(folder: Path, member: int, number: int, calendar: str = "standard", mon
 @pytest.mark.parametrize(("calendar", "months"), [("standard", 1), ("standard", 12), ("360_day", 1), ("noleap", 12)])
 @pytest.mark.parametrize("way", ["archive", "dataset"])
 def test_a_year_before_those_of_a_list(tmp_path: Path, calendar: str, way: str, months: int) -> None:
-    """An archive joined by lists has no place for it; by labels it comes first."""
+    """In an archive joined by lists it comes last, as in a longer list; by labels it comes first."""
     years = [year(tmp_path, 1, number, calendar, months) for number in (2000, 2001, 2002)]
     nested = {"combine": "nested", "concat_dim": "time"}
     for how in (nested, {}):
@@ -161,13 +160,27 @@ def test_a_year_before_those_of_a_list(tmp_path: Path, calendar: str, way: str, 
                 else:
                     insitu.open_dataset(path).insitu.append(target, "time")
 
-            if how:
-                with pytest.raises(InsituError, match=r"2000-01-01.* of 'time' is out of order"):
-                    append(years[0])
-                check(target, held, **how)
-            else:
-                append(years[0])
-                check(target, [years[0], *held])
+            append(years[0])
+            check(target, [*held, years[0]] if how else [years[0], *held], **how)
+
+
+def test_years_between_others(tmp_path: Path) -> None:
+    """By labels they come between them, unless they lie between the labels of one file."""
+    years = [year(tmp_path, 1, number) for number in range(2000, 2006)]
+    for how in ({"combine": "nested", "concat_dim": "time"}, {}):
+        target = tmp_path / "x.insitu"
+        archive = save([years[0], years[2], years[5]], target, **how)
+        archive.append([years[4], years[1]])
+        check(target, [years[0], years[2], years[5], years[4], years[1]], **how)
+        archive.append([years[3]])
+        check(target, [years[0], years[2], years[5], years[4], years[1], years[3]], **how)
+    within = tmp_path / "within.nc"
+    middle = xr.open_dataset(years[2]).isel(time=[0])
+    middle.assign_coords(time=middle.time + np.timedelta64(5, "D")).to_netcdf(within)
+    with pytest.raises(InsituError, match=r"lie between those of .*2002\.nc.*overlap="):
+        archive.append([str(within)])
+    archive.append([str(within)], overlap="last")
+    assert archive.dataset().indexes["time"].is_monotonic_increasing
 
 
 @pytest.mark.parametrize("how", [{"combine": "nested", "concat_dim": "time"}, {}], ids=["nested", "by_coords"])
@@ -186,13 +199,11 @@ def test_files_of_a_list_in_the_wrong_order(tmp_path: Path) -> None:
     years = [year(tmp_path, 1, number) for number in range(2000, 2004)]
     target = tmp_path / "x.insitu"
     archive = save(years[:2], target, combine="nested", concat_dim="time")
-    with pytest.raises(InsituError, match=r"2002-01-01.* of 'time' is out of order"):
-        archive.append([years[3], years[2]])
     (tmp_path / "copy").mkdir()
     with pytest.raises(InsituError, match=r"hold 2002-01-01.* of 'time' more than once"):
         archive.append([years[2], year(tmp_path / "copy", 1, 2002)])
-    archive.append(years[2:])
-    check(target, years)
+    archive.append([years[3], years[2]])
+    check(target, [years[0], years[1], years[3], years[2]], combine="nested", concat_dim="time")
 
 
 def test_an_earlier_step_in_a_repository(tmp_path: Path) -> None:

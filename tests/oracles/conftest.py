@@ -43,12 +43,12 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def found(generated: dict[str, Path]) -> Found:
     """Give the findings of one comparison over some of the generated files, by name."""
-    kept: dict[str, dict[str, list[Finding]]] = {}
+    known: dict[str, dict[str, list[Finding]]] = {}
 
     def of(comparison: str, names: Sequence[str]) -> Mapping[str, list[Finding]]:
-        if comparison not in kept:
+        if comparison not in known:
             paths = [generated[name] for name in names]
-            kept[comparison] = {path.stem: findings for path, findings in findings_of(comparison, paths)}
-        return kept[comparison]
+            known[comparison] = {path.stem: findings for path, findings in findings_of(comparison, paths)}
+        return known[comparison]
 
     return of

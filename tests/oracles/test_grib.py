@@ -109,7 +109,7 @@ def test_every_value_is_that_of_eccodes(path: Path) -> None:
     assert seen == expected.keys()
 
 
-def _theirs(path: Path) -> list[xarray.Dataset]:
+def _open_with_cfgrib(path: Path) -> list[xarray.Dataset]:
     how: dict[str, Any] = {"indexpath": ""}
     try:
         found = [xarray.open_dataset(path, engine="cfgrib", backend_kwargs={**how, "errors": "raise"})]
@@ -131,7 +131,7 @@ def test_datasets_are_those_of_cfgrib(path: Path) -> None:
     if path.name in SLOW and not EVERYTHING:
         pytest.skip("set INSITU_ALL=1")
     actual = [insitu.open_dataset(path, group=name) for name in _groups(insitu.scan(path, decode=False))]
-    expected = _theirs(path)
+    expected = _open_with_cfgrib(path)
     assert len(actual) == len(expected)
     for dataset in expected:
         same = [own for own in actual if _identical(own, dataset)]

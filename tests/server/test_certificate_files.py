@@ -6,37 +6,28 @@ import logging
 import shutil
 import socket
 import ssl
-import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from insitu.errors import InsituError
 from insitu.server.certificate_files import CertificateFiles, reloading_context
+from listener import Listener
 from server.certificates_made import make_certificate
 from waiting import LONG
 
 
-class Handshakes:
+class Handshakes(Listener):
     """A listener that shakes hands with whoever connects, and says goodbye."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.context = context
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                line, _ = self.listener.accept()
-            except OSError:
-                return
-            try:
-                with self.context.wrap_socket(line, server_side=True) as safe:
-                    safe.sendall(b"hello")
-            except OSError:
-                line.close()
+    def serve(self, line: socket.socket) -> None:
+        with suppress(OSError), self.context.wrap_socket(line, server_side=True) as safe:
+            safe.sendall(b"hello")
 
     def certificate(self, name: str | None = "localhost", mine: tuple[Path, Path] | None = None) -> str:
         """The certificate that a client sees, if it is let in."""

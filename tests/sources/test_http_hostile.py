@@ -6,7 +6,6 @@ import functools
 import gzip
 import re
 import socket
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ import insitu
 from insitu.active.transport import ServerClient, ServerError
 from insitu.errors import InsituError, SourceError, StaleSourceError, TimedOutError
 from insitu.sources import HttpSource, RetryPolicy, open_source, read_tail
+from listener import Listener
 
 # urllib3 leaves the socket of an answer whose Content-Length is invalid to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*socket:pytest.PytestUnraisableExceptionWarning")
@@ -38,8 +38,8 @@ def answer(status: int, headers: dict[str, object], body: bytes = b"", *, method
     return head.encode("latin-1") + b"\r\n" + (b"" if method == "HEAD" else body)
 
 
-def asked(headers: dict[str, str]) -> tuple[int, int]:
-    """First and last byte asked for."""
+def requested_range(headers: dict[str, str]) -> tuple[int, int]:
+    """Return the first and the last byte of a request."""
     found = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("range", "bytes=0-"))
     assert found
     if not found[1]:
@@ -55,43 +55,33 @@ def part(
     length: object = ...,
     **extra: object,
 ) -> bytes:
-    """A part as asked, apart from what is said otherwise."""
-    first, last = asked(headers)
+    """Return the part that was requested, apart from what the arguments say."""
+    first, last = requested_range(headers)
     data = DATA[first : last + 1] if body is None else body
     place = f"bytes {first}-{last}/{len(DATA)}" if place is None else place
     fields = {"Content-Range": place, "Content-Length": len(data) if length is ... else length, **extra}
     return answer(206, fields, data)
 
 
-class Hostile:
+class Hostile(Listener):
     def __init__(self, behave: Behaviour) -> None:
         self.behave = behave
         self.count = 0
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/x.h5"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
+        self.url += "/x.h5"
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
+    def serve(self, line: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = line.recv(1 << 16)
+            if not piece:
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            head = b""
-            while b"\r\n\r\n" not in head:
-                piece = connection.recv(1 << 16)
-                if not piece:
-                    return
-                head += piece
-            line, *rest = head.decode("latin-1").split("\r\n")
-            headers = {n.lower().strip(): v.strip() for n, _, v in (entry.partition(":") for entry in rest)}
-            self.count += 1
-            with suppress(OSError):  # the client has seen enough
-                connection.sendall(self.behave(line.split()[0], headers, self.count - 1))
+            head += piece
+        first, *rest = head.decode("latin-1").split("\r\n")
+        headers = {n.lower().strip(): v.strip() for n, _, v in (entry.partition(":") for entry in rest)}
+        self.count += 1
+        with suppress(OSError):  # the client has seen enough
+            line.sendall(self.behave(first.split()[0], headers, self.count - 1))
 
 
 @contextmanager
@@ -118,7 +108,7 @@ def refuses_ranges(method: str, headers: dict[str, str], before: int) -> bytes:
 
 def always_compressed(method: str, headers: dict[str, str], before: int) -> bytes:
     body = gzip.compress(DATA[:1000])
-    first, last = asked(headers)
+    first, last = requested_range(headers)
     return answer(
         206,
         {"Content-Range": f"bytes {first}-{last}/{len(DATA)}", "Content-Encoding": "gzip", "Content-Length": len(body)},
@@ -127,12 +117,12 @@ def always_compressed(method: str, headers: dict[str, str], before: int) -> byte
 
 
 def grows(method: str, headers: dict[str, str], before: int) -> bytes:
-    first, last = asked(headers)
+    first, last = requested_range(headers)
     return part(headers, place=f"bytes {first}-{last}/{len(DATA) + before}")
 
 
 def crumbs(method: str, headers: dict[str, str], before: int) -> bytes:
-    first, _ = asked(headers)
+    first, _ = requested_range(headers)
     return part(headers, place=f"bytes {first}-{first}/{len(DATA)}", body=DATA[first : first + 1])
 
 
@@ -140,7 +130,7 @@ def head_disagrees(method: str, headers: dict[str, str], before: int) -> bytes:
     """GET does not tell the size, and what HEAD says of it is of another version."""
     if method == "HEAD":
         return answer(200, {"Content-Length": 7, "ETag": '"other"'}, method=method)
-    first, last = asked(headers)
+    first, last = requested_range(headers)
     return part(headers, place=f"bytes {first}-{last}/*")
 
 

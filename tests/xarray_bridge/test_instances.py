@@ -120,6 +120,18 @@ def test_floats_of_argo_side_by_side(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one.TEMP, parts[1].TEMP[0])
 
 
+def test_one_station_of_several_files(tmp_path: Path) -> None:
+    paths, expected = [tmp_path / "a.nc", tmp_path / "b.nc"], []
+    for seed, path in enumerate(paths):
+        owners = write_stations(path, "contiguous", seed, counts=(3, 2 + seed, 1, 4))
+        expected.append(theirs(path).temp.values[owners == 1])
+    found = insitu.open_mfdataset(
+        paths, combine="nested", concat_dim="obs", preprocess=lambda ds: ds.insitu.instance("s1")
+    )
+    assert found.insitu.virtual == ["temp"]
+    np.testing.assert_array_equal(found.temp, np.concatenate(expected))
+
+
 class TestMistakes:
     def test_selections(self, tmp_path: Path) -> None:
         write_stations(tmp_path / "a.nc", "contiguous")

@@ -27,6 +27,7 @@ VERBS = {
     "read": "Read a slice of a variable: the values that xarray shows.",
     "reduce": "Compute statistics of a variable, chunk by chunk, here or on a server next to the data.",
     "convert": "Save references in another format.",
+    "copy": "Copy an archive, or a part of it, into a native store or file in chunks of another grid.",
     "append": "Scan new files and add them to a saved archive.",
     "drop": "Remove files from a saved archive, or replace them. `insitu rollback` undoes it.",
     "rollback": "Undo the last change of a saved archive (append, drop, refresh, save).",

@@ -1,13 +1,13 @@
-"""`insitu append`: add files to the end of a saved archive."""
+"""`insitu append`: add files to a saved archive."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from insitu.cli.access import Errors, StorageOption, check_errors, storage_options
+from insitu.cli.access import Errors, StorageOption, check_errors, check_overlap, flag_of, storage_options
 from insitu.cli.progress import progress_bar
 from insitu.cli.screen import stderr
 from insitu.errors import SelectionError
@@ -20,6 +20,7 @@ def append(
     target: Annotated[str, typer.Argument(help="An insitu store or an Icechunk repository.", metavar="REFS")],
     urls: Annotated[list[str], typer.Argument(help="New files: paths, URLs or patterns.", metavar="URL...")],
     dim: Annotated[str, typer.Option("--dim", "-d", help="Dimension along which the files are added.")] = "time",
+    overlap: Annotated[str | None, flag_of("overlap")] = None,
     relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the archive.")] = False,
     errors: Errors = "raise",
     option: StorageOption = None,
@@ -32,13 +33,15 @@ def append(
     Unchanged files that it already has are skipped.
     """
     check_errors(errors)
+    check_overlap(overlap)
     from insitu.archive import Archive
 
     archive = Archive.open(target, many=False, storage_options=storage_options(option))
     try:
         with progress_bar("files") as progress, warnings.catch_warnings():
             warnings.simplefilter("ignore" if errors == "skip" else "default")
-            done = archive.append(urls, dim, relative=relative, errors=errors, progress=progress)
+            how: dict[str, Any] = {"overlap": overlap, "relative": relative, "errors": errors}
+            done = archive.append(urls, dim, progress=progress, **how)
     except SelectionError as problem:  # --dim names no dimension of the archive
         raise typer.BadParameter(str(problem), param_hint="--dim") from None
     if verbose:
@@ -49,6 +52,8 @@ def append(
     changes = [f"added {count_text(done.steps, 'step')} of {dim}" if done.steps else "nothing new"]
     if done.skipped:
         changes.append(f"{count_text(len(done.skipped), 'file')} skipped, already there")
+    if done.shadowed:
+        changes.append(f"{count_text(len(done.shadowed), 'file')} shadowed by others")
     if done.left_out:
         changes.append(f"{count_text(len(done.left_out), 'file')} left out: unreadable")
     stderr.print(f"{target}: {'; '.join(changes)}", markup=False, soft_wrap=True)

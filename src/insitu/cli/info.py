@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from insitu.cli.access import StorageOption, Verbose, storage_options, trace_storage
@@ -20,6 +22,7 @@ from insitu.errors import SourceError
 from insitu.model import VirtualGroup, byte_ranges
 from insitu.model.description import count_text, detail_notes, format_bytes
 from insitu.open_options import ScanOptions
+from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_url import scan_stored
 from insitu.sources.redaction import redact_url
 
@@ -30,6 +33,8 @@ COLOURS = (
     *("bright_blue", "bright_green", "bright_yellow", "bright_magenta"),
 )
 """Colours of the variables in a map."""
+MAX_MISSING = 12
+"""Labels in no file that are listed."""
 ROWS = 6
 """Height of a map."""
 
@@ -40,6 +45,9 @@ def info(
     attributes: Annotated[bool, typer.Option("--attributes", "-a", help="Show attributes, too.")] = False,
     where: Annotated[bool, typer.Option("--map", "-m", help="Draw a map of the chunks in the file.")] = False,
     as_text: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="List the files behind it: size, time, range of labels, shadowed or not.")
+    ] = False,
     html: Annotated[
         Path | None,
         typer.Option(help="Write a report to this file instead: contents, attributes and pictures of the chunks."),
@@ -56,6 +64,9 @@ def info(
         if html is not None:
             _write_report(html, found, url)
             return
+    if files:
+        _show_files(url, group, as_text, storage_options(option))
+        return
     if as_text:
         typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))
         return
@@ -74,6 +85,8 @@ def info(
             stdout.print(Text(f"{path + '/' if path else ''}{name}: {reason}", style="red"), soft_wrap=True)
     for path, text in notes(found):
         stdout.print(Text(f"{path}: {text}", style="yellow"))
+    for text in _missing_labels(url, storage_options(option)):
+        stdout.print(Text(text, style="yellow"), soft_wrap=True)
     count = sum(1 for _ in found.all_arrays())
     left = sum(len(node.problems) for _, node in found.walk())
     total = sum(array.nbytes for _, array in found.all_arrays())
@@ -81,6 +94,65 @@ def info(
     if left:
         line.append(f"; {count_text(left, 'variable')} cannot be read", style="red")
     stdout.print(line)
+
+
+def _show_files(url: str, group: str | None, as_text: bool, storage: Mapping[str, Any] | None) -> None:
+    """Print the table of the files behind an archive."""
+    from insitu.archive import Archive
+    from insitu.combining.file_list import list_files
+
+    archive = Archive.open(url, many=False, group=group, errors="warn", storage_options=storage)
+    member = archive.member()
+    found = list_files(tree_from_member(member), member.index, archive.recipe_to_save())
+    if as_text:
+        rows = json.loads(found.to_json(orient="records", date_format="iso"))
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in found.columns:
+        heading = f"time ({found.attrs['time']})" if name == "time" else name.replace("_", " ")
+        table.add_column(heading, justify="left" if name == "url" else "right", overflow="fold")
+    for row in found.itertuples(index=False):
+        table.add_row(*(_format_field(name, value) for name, value in zip(found.columns, row, strict=True)))
+    print_table(table)
+    line = count_text(len(found), "file")
+    if hidden := int((found["shadowed"] > 0).sum()):
+        line += f", {hidden} shadowed by others, partly or wholly"
+    stdout.print(line)
+
+
+def _format_field(name: str, value: Any) -> str:
+    import pandas
+
+    if value is None or value is pandas.NA or value is pandas.NaT:
+        return "–"
+    if name == "size":
+        return format_bytes(int(value))
+    if isinstance(value, pandas.Timestamp):
+        return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
+    return redact_url(value) if name == "url" else str(value)
+
+
+def _missing_labels(url: str, storage: Mapping[str, Any] | None) -> list[str]:
+    """Return lines about the labels of a saved archive that were expected, and that no file has."""
+    from insitu.scanning.scan_url import is_saved_tree
+
+    if not is_saved_tree(url):
+        return []
+    from insitu.maintenance import is_placed, saved_recipe
+
+    if not is_placed(url, storage):
+        return []
+    from insitu.archive import Archive
+    from insitu.combining.expected_labels import format_label
+    from insitu.combining.file_list import list_missing
+
+    member = Archive.open(url, many=False, storage_options=storage).member()
+    lines = []
+    for dim, labels in list_missing(member.index, saved_recipe(url, storage)).items():
+        shown = ", ".join(map(format_label, labels[:MAX_MISSING])) + (", …" if len(labels) > MAX_MISSING else "")
+        lines.append(f"{dim}: {len(labels):,} of {member.sizes[dim]:,} labels are in no file: {shown}")
+    return lines
 
 
 def _write_report(path: Path, group: VirtualGroup, url: str) -> None:

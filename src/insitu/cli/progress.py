@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -14,12 +15,13 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 from rich.text import Text
 
 from insitu.cli.screen import stderr
 
-__all__ = ["progress_bar"]
+__all__ = ["bytes_bar", "progress_bar"]
 
 
 class _RateColumn(ProgressColumn):
@@ -43,6 +45,16 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("ETA"),
         left,
     )
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+@contextmanager
+def bytes_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar of bytes, with bytes per second and remaining time."""
+    left = TimeRemainingColumn(elapsed_when_finished=True)
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("ETA"), left)
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas
 
-from insitu.combining.arrange_boxes import arrange_in_boxes
+from insitu.combining.arrange_boxes import arrange_in_boxes, rank_files
 from insitu.combining.equality import has_equal_values
 from insitu.combining.file_differences import suggest_join
 from insitu.combining.files_table import FilesTable
@@ -147,7 +147,8 @@ def place_listed_labels(
                 f"overlap= and expect= need labels along {name!r}, and the file has none", url=files.urls[number]
             )
         labels.append(index)
-    return arrange_in_boxes(files, numbers, {name: labels}, options, [name], as_listed=True)
+    rank = rank_files(files, numbers, options.overlap)
+    return arrange_in_boxes(files.urls, numbers, {name: labels}, options, [name], rank, as_listed=True)
 
 
 def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Grid:
@@ -263,8 +264,8 @@ def _order_by_labels(
             continue
         columns.append(_rank_beginnings(labels, dim, files, numbers))
         dims.append(dim)
-    if every and options.places_labels and (options.expect is not None or len(numbers) > 1):
-        return arrange_in_boxes(files, numbers, every, options, dims)
+    if every and options.places_labels:
+        return arrange_in_boxes(files.urls, numbers, every, options, dims, rank_files(files, numbers, options.overlap))
     if len(numbers) > 1 and not dims:
         difference, hint = suggest_join(find(numbers))
         raise CombineError(

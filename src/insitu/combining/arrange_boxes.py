@@ -15,18 +15,19 @@ from insitu.combining.label_boxes import LabelBoxes, ordered_labels, place_boxes
 from insitu.errors import CombineError
 from insitu.open_options import CombineOptions
 
-__all__ = ["arrange_in_boxes", "rank_files"]
+__all__ = ["CHOOSE_OVERLAP", "arrange_in_boxes", "choose_file_times", "rank_files"]
 
 Labels = npt.NDArray[Any]
 CHOOSE_OVERLAP = 'Say which file gives them: overlap="first" or "last" (in the order given), or "newest" (written last)'
 
 
 def arrange_in_boxes(
-    files: FilesTable,
+    urls: Sequence[str],
     numbers: Sequence[int],
     labels: Mapping[str, Sequence[Labels]],
     options: CombineOptions,
     joined: Sequence[str],
+    rank: npt.NDArray[Any] | None,
     *,
     may_have_holes: bool = False,
     as_listed: bool = False,
@@ -35,14 +36,16 @@ def arrange_in_boxes(
 
     Parameters
     ----------
-    files, numbers
-        The files, and which of them.
+    urls, numbers
+        The names of all files, and the numbers of those that are placed.
     labels
         Dimension: the labels of each of these files.
     options
         Of these `overlap` and `expect`.
     joined
         The dimensions that files are joined along, the first one first.
+    rank
+        How much each of these files counts where they overlap: see `rank_files`.
     may_have_holes
         Whether cells may be empty though files have all their labels. Labels that no file has may
         always be.
@@ -58,16 +61,15 @@ def arrange_in_boxes(
     spacings = choose_spacings(options.expect, joined, {dim: own[0] for dim, own in labels.items()})
     dims = [*joined, *(dim for dim in spacings if dim not in joined)]
     if not dims:  # all files have all labels: one of them gives everything
-        dims = list(labels)[:1]
-    grid = [_make_grid(files, numbers, dim, labels[dim], spacings.get(dim)) for dim in dims]
-    rank = rank_files(files, numbers, options.overlap)
+        dims = sorted(labels, key=lambda dim: labels[dim][0].dtype.kind not in "MO")[:1]
+    grid = [_make_grid(urls, numbers, dim, labels[dim], spacings.get(dim)) for dim in dims]
     boxes = place_boxes(
-        dims, numbers, [labels[dim] for dim in dims], grid, rank, files.urls, as_listed=as_listed and not spacings
+        dims, numbers, [labels[dim] for dim in dims], grid, rank, urls, as_listed=as_listed and not spacings
     )
     if options.overlap in (None, "error") and boxes.has_overlaps:
-        raise overlap_error(boxes, files)
+        raise _overlap_error(boxes, urls)
     if not may_have_holes and (holes := boxes.holes()).any():
-        raise _holes_error(boxes, holes, files)
+        raise _holes_error(boxes, holes, urls)
     return boxes
 
 
@@ -75,13 +77,20 @@ def rank_files(files: FilesTable, numbers: Sequence[int], overlap: str | None) -
     """Return how much each file counts where they overlap; None: the later, the more."""
     if overlap == "first":
         return -np.arange(len(numbers))
-    if overlap == "newest":
-        chosen = {name: [texts[number] for number in numbers] for name, texts in files.dates.items()}
-        return choose_times(chosen, files.modified[list(numbers)], [files.urls[number] for number in numbers])[1]
-    return None
+    return choose_file_times(files, numbers, overlap)[1] if overlap == "newest" else None
 
 
-def _make_grid(files: FilesTable, numbers: Sequence[int], dim: str, labels: Sequence[Labels], spacing: Any) -> Labels:
+def choose_file_times(
+    files: FilesTable, numbers: Sequence[int], overlap: str | None
+) -> tuple[str, npt.NDArray[np.float64]]:
+    """Return what says when files were written, and when; empty and NaN if that is not asked for."""
+    if overlap != "newest":
+        return "", np.full(len(numbers), np.nan)
+    chosen = {name: [texts[number] for number in numbers] for name, texts in files.dates.items()}
+    return choose_times(chosen, files.modified[list(numbers)], [files.urls[number] for number in numbers])
+
+
+def _make_grid(urls: Sequence[str], numbers: Sequence[int], dim: str, labels: Sequence[Labels], spacing: Any) -> Labels:
     """Return the labels of all files along a dimension, and those that are expected between them."""
     longer = [own for own in {id(own): own for own in labels}.values() if len(own) > 1]
     descending = bool(longer) and all(bool(own[0] > own[-1]) for own in longer)
@@ -102,13 +111,13 @@ def _make_grid(files: FilesTable, numbers: Sequence[int], dim: str, labels: Sequ
             number for number, own in zip(numbers, labels, strict=True) if problem.label in own.tolist()
             or (own == problem.label).any()
         )  # fmt: skip
-        raise problem.with_context(url=files.urls[holder] or None) from None
+        raise problem.with_context(url=urls[holder] or None) from None
 
 
-def overlap_error(boxes: LabelBoxes, files: FilesTable) -> CombineError:
+def _overlap_error(boxes: LabelBoxes, urls: Sequence[str]) -> CombineError:
     """Return the error for files that have a label in common."""
     later, earlier, cell = boxes.first_overlap()
-    names = [files.urls[boxes.numbers[box]] or f"file {boxes.numbers[box]}" for box in (earlier, later)]
+    names = [urls[boxes.numbers[box]] or f"file {boxes.numbers[box]}" for box in (earlier, later)]
     where = ", ".join(_format_cell(boxes, cell))
     return CombineError(f"{names[0]} and {names[1]} both have {where}", url=names[1], hint=CHOOSE_OVERLAP)
 
@@ -119,7 +128,7 @@ def _format_cell(boxes: LabelBoxes, cell: Sequence[int]) -> list[str]:
     return [f"{dim} {format_label(grid[at])}" for dim, grid, at in each]
 
 
-def _holes_error(boxes: LabelBoxes, holes: npt.NDArray[np.bool_], files: FilesTable) -> CombineError:
+def _holes_error(boxes: LabelBoxes, holes: npt.NDArray[np.bool_], urls: Sequence[str]) -> CombineError:
     """Return the error for files that do not fill the grid of their labels."""
     cell = tuple(np.argwhere(holes)[0].tolist())
     axis = max(range(len(cell)), key=lambda axis: len({own.tobytes() for own in boxes.places[axis]}) * (axis > 0))
@@ -129,6 +138,6 @@ def _holes_error(boxes: LabelBoxes, holes: npt.NDArray[np.bool_], files: FilesTa
     return CombineError(
         f"files with different labels along {' and '.join(map(repr, boxes.dims))} do not fill the grid of these: "
         f"none has {where}",
-        url=files.urls[boxes.numbers[holder]] or None,
+        url=urls[boxes.numbers[holder]] or None,
         hint=f"Give all files the same labels along {dim!r}, in `preprocess` for example, or combine them separately",
     )

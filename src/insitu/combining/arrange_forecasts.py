@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from insitu.combining.arrange import Arrangement, Merged
-from insitu.combining.arrange_boxes import arrange_in_boxes
+from insitu.combining.arrange_boxes import arrange_in_boxes, rank_files
 from insitu.combining.files_table import FilesTable
 from insitu.errors import CombineError
 from insitu.open_options import CombineOptions
@@ -30,7 +30,8 @@ def arrange_forecasts(files: FilesTable, axes: ForecastAxes, options: CombineOpt
                 number = numbers[next(at for at, each in enumerate(own) if each is None)]
                 raise CombineError(f"the file has no labels along {dim!r}", url=files.urls[number])
             labels[dim] = [each for each in own if each is not None]
-        found.append(arrange_in_boxes(files, numbers, labels, options, dims, may_have_holes=True))
+        rank = rank_files(files, numbers, options.overlap)
+        found.append(arrange_in_boxes(files.urls, numbers, labels, options, dims, rank, may_have_holes=True))
     return Merged(tuple(found))
 
 

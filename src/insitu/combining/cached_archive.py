@@ -84,6 +84,8 @@ class CachedArchive:
         self.key = key
         self.urls = urls
         self.recorder = ScanRecorder()
+        self.recipe: Recipe | None = None
+        """With the places of the files, of what was found."""
         self._began = time.perf_counter()
 
     @classmethod
@@ -124,6 +126,8 @@ class CachedArchive:
         found = self.cache.find(self.key, self.urls, ask_versions(job.scan.storage_options))
         if found is None:
             return None
+        if "recipe" in found.notes:
+            self.recipe = Recipe.from_document(found.notes["recipe"])
         try:
             if os.path.isfile(found.store):
                 return _read_packed(found.store)
@@ -141,11 +145,12 @@ class CachedArchive:
             return None
         return replace(member, encoding={**member.encoding, **found.notes["encoding"]})
 
-    def keep(self, member: Member) -> None:
+    def keep(self, member: Member, recipe: Recipe) -> None:
         """Write to the cache what the files make together, if they took long to scan."""
         enough = MIN_SCAN_SECONDS if len(self.urls) > 1 or is_remote(self.urls[0]) else MIN_FILE_SECONDS
         if time.perf_counter() - self._began < enough or member.problems or member.groups or member.order:
             return
+        placed = {} if recipe.placed is None else {"recipe": recipe.to_document()}
         encoding = {key: value for key, value in member.encoding.items() if isinstance(value, str)}
         try:
             tree = nest_groups({path: tree_from_member(group) for path, group in member.walk()})
@@ -156,7 +161,7 @@ class CachedArchive:
                 self.recorder,
                 self.urls,
                 lambda path: _write(member, tree, path),
-                {"encoding": encoding, "source": member.source},
+                {"encoding": encoding, "source": member.source, **placed},
                 lambda urls: scanned,
             )
         except InsituError:  # values of a type that cannot be saved

@@ -30,6 +30,7 @@ from insitu.combining.file_names import labels_of_files
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
+from insitu.combining.placed_files import PlacedFiles
 from insitu.combining.portion import Portion, ScannedFiles
 from insitu.combining.scan_alike import scan_alike
 from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
@@ -71,6 +72,8 @@ class CombinedFiles:
     """Of a tree: its root."""
     survey: Survey
     files: FilesTable
+    placed: Recipe | None = None
+    """The recipe, with the place of each file; None if files were not placed by their labels."""
     surveys: Mapping[str, Survey] = field(default_factory=dict)
     """Of a tree: how the files of each group differ, by path."""
 
@@ -147,10 +150,12 @@ def _combine_scanned(
         member = combine_found(scanned.found, places, urls)
     else:
         load = make_loader(job.scan.storage_options)
-        member = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
+        member, recipe = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
+    placed = None if recipe.placed is None else recipe
     if isinstance(scanned, Portion):
-        return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files)
-    return CombinedFiles(member, replace(scanned.survey, tiles=Survey.count_tiles(member)), scanned.files)
+        return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files, placed)
+    survey = replace(scanned.survey, tiles=Survey.count_tiles(member))
+    return CombinedFiles(member, survey, scanned.files, placed)
 
 
 def _combine_trees(
@@ -168,10 +173,10 @@ def _combine_trees(
     def combine_one(path: str, found: ScannedFiles, own: Recipe) -> Member:
         if combine_found is not None:
             return combine_found(found, places, urls, path, own)
-        return combine_portion(Portion.of(found), places, urls, own, load, "skip")
+        return combine_portion(Portion.of(found), places, urls, own, load, "skip")[0]
 
     root, surveys = combine_groups(scanned.found, recipe, combine_one, job.scan.errors)
-    return CombinedFiles(root, Survey.of(scanned.found, root), scanned.files, surveys)
+    return CombinedFiles(root, Survey.of(scanned.found, root), scanned.files, surveys=surveys)
 
 
 def combine_portion(
@@ -181,8 +186,8 @@ def combine_portion(
     recipe: Recipe,
     load: Load,
     errors: str,
-) -> Member:
-    """Return what files make together: see `Recipe.combine_found`."""
+) -> tuple[Member, Recipe]:
+    """Return what files make together, and the recipe with their places: see `Recipe.combine_found`."""
     files = scanned.files
     rules, dims = recipe.rules(load), recipe.concat_dims()
     report_failures(files.failures.values(), len(files), errors)
@@ -194,9 +199,12 @@ def combine_portion(
     arrangement = _arrange(files, places, urls, recipe, dims, find)
     rules = rules.for_files(arrangement, files)
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
-    joined = join_files(arrangement, scanned.pieces(lines), rules)
+    member = join_files(arrangement, scanned.pieces(lines), rules)
     axes = ForecastAxes.of(recipe.options.combine)
-    return joined if axes is None else axes.finish(joined)
+    if axes is not None:
+        return axes.finish(member), recipe
+    found = PlacedFiles.of(arrangement, files, member, recipe.options.combine)
+    return member, recipe if found is None else replace(recipe, files=found[0], placed=found[1])
 
 
 def _arrange(

@@ -48,11 +48,14 @@ class CombineRules(CombineOptions):
     """Reads values where they must be compared."""
     padding: Padding = field(default=Padding())
     """What files are padded to, once that is known of all."""
+    aligns_images: bool = True
+    """Whether images of different grids are aligned by their labels: `join` was given for that."""
 
     @classmethod
     def of(cls, options: CombineOptions, load: Load) -> CombineRules:
         """Return the rules that options make with the installed xarray."""
-        return cls(load=load, **{item.name: getattr(options, item.name) for item in fields(CombineOptions)})
+        own: dict[str, Any] = {"load": load, "aligns_images": options.join is not DEFAULT}
+        return cls(**own, **{item.name: getattr(options, item.name) for item in fields(CombineOptions)})
 
     def resolved_options(self) -> CombineOptions:
         """Return the options alone, which can travel to workers that have another xarray."""

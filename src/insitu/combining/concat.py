@@ -18,15 +18,18 @@ from insitu.combining.align import align_members, take_elements
 from insitu.combining.choose_variables import choose_variables, joined_dims, missing_in_text
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.equality import has_equal_values, is_same_in_all, merge_variable, read_together
+from insitu.combining.image_grids import IMAGES, check_image_grids
 from insitu.combining.merge_attributes import common_items, merge_attributes
 from insitu.errors import CombineError
-from insitu.model import VirtualArray
+from insitu.model import GroupDetails, VirtualArray
 from insitu.model.gaps import with_dtype
 from insitu.model.join_similar import join_arrays, repeat_arrays
 from insitu.scanning.member import Member, Variable
 from insitu.scanning.promotion import shared_type
 
 __all__ = ["concat", "join_variable", "with_dims"]
+
+NO_DETAILS = GroupDetails()
 
 
 def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt.NDArray[Any] | None = None) -> Member:
@@ -48,6 +51,7 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
             "compat='minimal' is for files that are merged, not for files that are joined along a dimension",
             hint="Give one of broadcast_equals, equals, identical, no_conflicts, override",
         )
+    check_image_grids(members, dim, aligns=rules.aligns_images)
     members = align_members(members, rules.join, exclude=dim)
     names = dict.fromkeys(name for member in members for name in member.variables)
     coords = frozenset().union(*(member.coords for member in members))
@@ -110,7 +114,9 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
         coords = coords | {dim}
     unindexed = frozenset().union(*(member.unindexed for member in members))
     unindexed = frozenset(name for name in unindexed if name in result and result[name].dims == (name,))
-    return Member(result, coords, attributes, members[0].encoding, None, unindexed)
+    # Of images it is checked again when the rows of a grid are joined.
+    details = GroupDetails(IMAGES) if all(member.details.format == IMAGES for member in members) else NO_DETAILS
+    return Member(result, coords, attributes, members[0].encoding, None, unindexed, details=details)
 
 
 def _expand_scalar_label(member: Member, dim: str) -> Member:

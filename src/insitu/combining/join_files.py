@@ -51,7 +51,7 @@ def _join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: 
     if isinstance(arrangement, Merged):
         return merge([_join_files(grid, members, rules) for grid in arrangement.grids], rules)
     if isinstance(arrangement, LabelBoxes):
-        return _join_row(plan_join(arrangement), members, rules)
+        return _join_row(plan_join(arrangement), members, rules, is_alone=len(arrangement.numbers) == 1)
     grid: dict[GridPosition, Member] = {}
     for place, numbers in arrangement.files.items():
         if place in arrangement.within:
@@ -65,14 +65,19 @@ def _join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: 
     return combined
 
 
-def _join_row(row: Row, members: Mapping[int, Member], rules: CombineRules) -> Member:
-    """Return files, or rows of them, one behind the other, and of that the elements that count."""
+def _join_row(row: Row, members: Mapping[int, Member], rules: CombineRules, *, is_alone: bool = False) -> Member:
+    """Return files, or rows of them, one behind the other, and of that the elements that count.
+
+    A file that is alone stays as it is, but for labels that it lacks.
+    """
     parts = [
-        _join_row(part, members, rules) if isinstance(part, Row) else _cut(members[part.number], part)
+        _join_row(part, members, rules, is_alone=is_alone)
+        if isinstance(part, Row)
+        else _cut(members[part.number], part)
         for part in row.parts
         if isinstance(part, Row) or part.number in members
     ]
-    joined = concat(parts, row.dim, rules)
+    joined = parts[0] if is_alone and row.dim in parts[0].sizes else concat(parts, row.dim, rules)
     if row.order is None and joined.index(row.dim) is not None:
         return joined
     known = joined.variables.get(row.dim)

@@ -25,6 +25,7 @@ from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import join_variable
 from insitu.combining.equality import has_equal_values, has_same_attributes, is_same_variable, read_together
 from insitu.combining.files_table import FilesTable, VariableKind
+from insitu.combining.image_grids import PIXELS, grid_of_image
 from insitu.combining.pad import Padding, pad_member
 from insitu.model import VirtualArray
 from insitu.open_options import CombineOptions
@@ -236,7 +237,7 @@ def _is_alike(one: Member, other: Member, line: Line, rules: CombineRules) -> bo
     dim = line.dim
     if one.variables.keys() != other.variables.keys() or one.coords != other.coords:
         return False
-    if one.unindexed != other.unindexed or one.order or other.order:
+    if one.unindexed != other.unindexed or one.order or other.order or not _is_of_same_grid(one, other, line):
         return False
     by_attributes = rules.compat == "identical" or rules.combine_attrs not in _ANY_ATTRIBUTES
     if by_attributes and not has_same_attributes(one, other):
@@ -264,6 +265,14 @@ def _is_alike(one: Member, other: Member, line: Line, rules: CombineRules) -> bo
         elif _is_compared(name, one, line, rules) and not _has_same_bytes(variable, own):
             return False
     return has_joined
+
+
+def _is_of_same_grid(one: Member, other: Member, line: Line) -> bool:
+    """Return whether images may follow each other: see `image_grids`."""
+    own, others = grid_of_image(one), grid_of_image(other)
+    if own is None or others is None:
+        return own is others
+    return own == others or (line.dim in PIXELS and own[0] == others[0])
 
 
 def _has_same_bytes(one: Variable, other: Variable) -> bool:

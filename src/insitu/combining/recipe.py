@@ -16,6 +16,7 @@ from insitu.scanning.scan_member import Failure
 
 if TYPE_CHECKING:
     from insitu.combining.combine_rules import CombineRules
+    from insitu.combining.placed_files import PlacedFiles
     from insitu.combining.type_check import TypeCheck
 
 __all__ = ["Recipe"]
@@ -33,6 +34,8 @@ class Recipe:
     """
     unknown: str | None = None
     """Why the archive cannot be made again from its files, if it cannot."""
+    placed: PlacedFiles | None = None
+    """Where `files` are, if they may overlap or leave gaps."""
 
     def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
@@ -74,7 +77,7 @@ class Recipe:
         from insitu.combining.combine import combine_portion
         from insitu.combining.portion import Portion
 
-        return combine_portion(Portion.of(found), places, urls, self, load, errors)
+        return combine_portion(Portion.of(found), places, urls, self, load, errors)[0]
 
     def concat_dims(self) -> list[ConcatDim]:
         """Return one dimension for each level of nesting; none if labels or names of files give the order."""
@@ -172,7 +175,8 @@ class Recipe:
 
     def to_document(self) -> dict[str, Any]:
         """Return the recipe as plain values: see `OpenOptions.to_recipe`."""
-        own = {"files": self.files, "unknown": self.unknown}
+        placed = None if self.placed is None else self.placed.to_document()
+        own = {"files": self.files, "unknown": self.unknown, "placed": placed}
         return {**{name: value for name, value in own.items() if value}, **self.options.to_recipe()}
 
     @classmethod
@@ -180,9 +184,14 @@ class Recipe:
         """Return the recipe that was saved: see `OpenOptions.from_recipe`."""
         try:
             options = OpenOptions.from_recipe(document)
-        except (TypeError, ValueError) as problem:
+            files, placed = tuple(document.get("files") or ()), None
+            if document.get("placed"):
+                from insitu.combining.placed_files import PlacedFiles  # imports xarray and pandas
+
+                placed = PlacedFiles.from_document(document["placed"], len(files))
+        except (KeyError, TypeError, ValueError) as problem:
             return cls(unknown=f"it was saved by another version of insitu ({problem})")
-        return cls(options, tuple(document.get("files") or ()), document.get("unknown"))
+        return cls(options, files, document.get("unknown"), placed)
 
 
 def _to_concat_dim(dim: Any) -> ConcatDim:

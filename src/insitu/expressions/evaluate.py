@@ -256,14 +256,24 @@ def _take_first(pending: deque[tuple[Box, Future[Result]]]) -> tuple[Box, Result
     return box, future.result()
 
 
-def box_reader(array: Expression, memory: BoxMemory, known: Values | None = None) -> Callable[[Box], Values]:
+def box_reader(
+    array: Expression, memory: BoxMemory, known: Values | None = None, chunks: PartialChunkCache | None = None
+) -> Callable[[Box], Values]:
     """Return what reads boxes of an array, one after another: chunks that lie in several are kept.
 
-    Nothing is read of values that are known.
+    Parameters
+    ----------
+    array, memory
+        What is read, and what may be held.
+    known
+        The values of the array, if they are known: nothing is read then.
+    chunks
+        Where chunks are kept; None: in a cache of its own.
     """
     if known is not None:
         return known.__getitem__
-    chunks = PartialChunkCache(LruCache(memory.chunks, lambda chunk: chunk.nbytes), memory.chunks)
+    if chunks is None:
+        chunks = PartialChunkCache(LruCache(memory.chunks, lambda chunk: chunk.nbytes), memory.chunks)
 
     def evaluate(part: Expression) -> Values:
         check_deadline()

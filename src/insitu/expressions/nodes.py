@@ -366,7 +366,8 @@ def stored_arrays(expression: Expression) -> list[Stored]:
     for node in iterate_nodes([expression]):
         if isinstance(node, Stored):
             found.setdefault(node.identity, node)
-    return [stored for stored in found.values() if stored.array.sources]
+    # Not `array.sources`, which makes an object of each: of 166,440 files that takes a second.
+    return [stored for stored in found.values() if any(len(tile.chunks.sources) for tile in stored.array.tiles)]
 
 
 @dataclass(frozen=True, slots=True)

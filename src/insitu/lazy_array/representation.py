@@ -15,10 +15,10 @@ import numpy as np
 from insitu.expressions.chunk_grid import chunk_borders, stored_chunks, uniform_chunks
 from insitu.expressions.formula_text import formula
 from insitu.expressions.nodes import Stored, stored_arrays
+from insitu.forking import import_before_fork
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.model import CellCounts, count_cells
 from insitu.model.description import can_be_counted, count_text, files_text, format_bytes
-from insitu.pictures.chunk_svg import border_svg, busiest_dimensions, chunk_svg, plane_text
 
 __all__ = ["format_html", "format_line", "format_text"]
 
@@ -148,14 +148,16 @@ def _chunk_svg(array: DeferredValues) -> str:
     """
     if array.ndim < 1 or 0 in array.shape:
         return ""
+    drawing = import_before_fork("insitu.pictures.chunk_svg")  # a text needs none: 10 ms
     if array.is_stored and len(array.array.tiles) <= MAX_DRAWN_TILES and can_be_counted(array.array):
-        return chunk_svg(array.array)
-    shown = busiest_dimensions([len(cuts) for cuts in stored_chunks(array.node)])
+        return str(drawing.chunk_svg(array.array))
+    shown = drawing.busiest_dimensions([len(cuts) for cuts in stored_chunks(array.node)])
     lengths = tuple(1 if dimension is None else array.shape[dimension] for dimension in shown)
     whole = np.array([0, 1])
     borders = tuple(whole if dimension is None else _drawn_borders(array, dimension) for dimension in shown)
     dims = array.array.dims if array.is_stored else tuple(f"axis {number}" for number in range(array.ndim))
-    return border_svg((lengths[0], lengths[1]), (borders[0], borders[1]), plane_text(dims, shown))
+    plane = drawing.plane_text(dims, shown)
+    return str(drawing.border_svg((lengths[0], lengths[1]), (borders[0], borders[1]), plane))
 
 
 def _drawn_borders(array: DeferredValues, dimension: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -12,25 +12,32 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-    from insitu.maintenance.append_forecasts import append_forecasts
+    from insitu.maintenance.change_placed import append_placed, drop_placed, job_of
     from insitu.maintenance.change_trees import append_groups, drop_from_tree
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
     from insitu.maintenance.dropping import drop
+    from insitu.maintenance.forecast_append import append_forecasts
+    from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
-    from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
+    from insitu.maintenance.saving import convert, is_placed, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
     "append_forecasts",
     "append_groups",
     "append_member",
+    "append_placed",
     "append_tree",
     "check",
     "compact",
     "convert",
     "drop",
     "drop_from_tree",
+    "drop_placed",
     "empty_append_report",
+    "is_placed",
+    "job_of",
+    "keep_last",
     "known_files",
     "refresh",
     "rename_sources",
@@ -43,16 +50,21 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "append_forecasts": "insitu.maintenance.append_forecasts",
+        "append_forecasts": "insitu.maintenance.forecast_append",
         "append_groups": "insitu.maintenance.change_trees",
         "append_member": "insitu.maintenance.append_files",
+        "append_placed": "insitu.maintenance.change_placed",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
         "compact": "insitu.maintenance.compacting",
         "convert": "insitu.maintenance.saving",
         "drop": "insitu.maintenance.dropping",
         "drop_from_tree": "insitu.maintenance.change_trees",
+        "drop_placed": "insitu.maintenance.change_placed",
         "empty_append_report": "insitu.maintenance.append_files",
+        "is_placed": "insitu.maintenance.saving",
+        "job_of": "insitu.maintenance.change_placed",
+        "keep_last": "insitu.maintenance.last_steps",
         "known_files": "insitu.maintenance.append_files",
         "refresh": "insitu.maintenance.refreshing",
         "rename_sources": "insitu.maintenance.saving",

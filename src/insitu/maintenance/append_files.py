@@ -150,6 +150,10 @@ def append_tree(
     return append_member(member, url, dim, relative=relative, storage_options=storage_options)
 
 
+_INDEXES = (".idx", ".index")
+"""Ends of names of indexes of GRIB files, which are never the sources of chunks themselves."""
+
+
 def known_files(
     target: str, urls: Sequence[Any], dim: str, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[str]]:
@@ -177,7 +181,8 @@ def known_files(
     tree = opened.tree
     _check_dim(tree, dim, target)
     arrays = (array for _, array in tree.all_arrays())
-    named = {source.url for source in iter_sources(arrays)}.intersection(map(str, urls))
+    given = {str(url) for url in urls if not str(url).endswith(_INDEXES)}
+    named = given.intersection(source.url for source in iter_sources(arrays)) if given else set()
     # A store also lists files that were dropped, and one saved from a selection holds parts of
     # files.
     groups = [group for _, group in tree.walk()] if named and opened.recipe_document is not None else []
@@ -251,8 +256,7 @@ def _check_growth(recipe: Recipe, dim: str, target: str) -> None:
 
 
 def check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: Recipe) -> None:
-    """Raise if labels repeat or break the order of the archive, if dimensions differ, or if stored
-    values are packed differently.
+    """Raise if labels repeat, if dimensions differ, or if stored values are packed differently.
 
     Then the archive would not be what opening all its files by its recipe gives.
     """
@@ -285,7 +289,7 @@ def check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: 
                 tree_from_member(new).arrays,
                 dim,
                 target,
-                may_precede=not recipe.grid_dims(),  # else the new files come last, as in a longer list
+                in_any_order=True,  # of labels, or behind the others as in a longer list
             )
     for name, variable in new.variables.items():
         old_variable = saved.variables.get(name)

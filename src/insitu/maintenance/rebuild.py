@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from insitu.combining.failures import drop_failures
-from insitu.combining.file_ranges import Span, select_range
+from insitu.combining.file_ranges import FileLayout, Span, select_range
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError
+from insitu.scanning.file_labels import label_rules
+from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Load, Member, Variable
+from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
 
-__all__ = ["combine_again", "join_in_order", "rebuild"]
+__all__ = ["combine_again", "join_in_order", "rebuild", "with_same_dims"]
 
 
 def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
     """Return what files make together by the recipe, all of them scanned again."""
+    combine = recipe.options.combine
+    job = replace(job, labels=label_rules(combine), forecasts=ForecastAxes.of(combine))
     found = scan_many(urls, job)
-    if len(found) == 1 and not recipe.new_dims():
+    if len(found) == 1 and not recipe.new_dims() and job.forecasts is None:
         return drop_failures(found, job.scan.errors)[0]
     places = [(number,) for number in range(len(found))]
     return recipe.combine_found(found, places, urls, make_loader(job.scan.storage_options), job.scan.errors)
@@ -61,7 +70,52 @@ def rebuild(
     members = [member for _, member in pieces]
     if added:  # an archive that has a label twice from the beginning may still lose files
         _check_disjoint(members, dim)
+        if recipe.options.combine.combine == "by_coords":
+            members = _interleave(members, dim)
     return join_in_order(members, dim, recipe, load)
+
+
+def _interleave(members: Sequence[Member], dim: str) -> list[Member]:
+    """Return members cut where labels of others lie between theirs.
+
+    Raises
+    ------
+    CombineError
+        If they lie between labels of one file: files that are opened anew would not be cut.
+    """
+    indexes = [member.index(dim) for member in members]
+    labels = [index for index in indexes if index is not None and len(index)]
+    if len(labels) < len(members) or len({index.dtype.kind for index in labels}) > 1:
+        return list(members)
+    rising = all(bool((index[1:] >= index[:-1]).all()) for index in labels)
+    if not rising and not all(bool((index[1:] <= index[:-1]).all()) for index in labels):
+        return list(members)
+    order = np.argsort(np.concatenate(labels), kind="stable")
+    order = order if rising else order[::-1]
+    ends = np.cumsum([len(index) for index in labels])
+    holder = np.searchsorted(ends, order, side="right")
+    if (np.diff(holder) != 0).sum() < len(members):
+        return list(members)
+    begins = np.concatenate([[0], ends[:-1]])
+    starts = np.flatnonzero(np.diff(holder, prepend=-1))
+    parts = []
+    layouts: dict[int, FileLayout] = {}
+    for start, stop in pairwise([*starts.tolist(), len(order)]):
+        number = int(holder[start])
+        first = int(order[start] - begins[number])
+        span = (first, first + stop - start)
+        if span != (0, len(labels[number])) and number not in layouts:
+            layouts[number] = FileLayout.of(tree_from_member(members[number]))
+        for url, spans in layouts[number].spans.items() if number in layouts else ():
+            low, high = spans.get(dim, span)
+            if any(low < at < high for at in span):
+                raise CombineError(
+                    f"labels of {dim!r} lie between those of {url}",
+                    hint='Files may interleave where a rule says which one counts: append them with overlap="last", or '
+                    '"first", "newest"',
+                )
+        parts.append(members[number] if span == (0, len(labels[number])) else select_range(members[number], dim, span))
+    return parts
 
 
 def join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Load) -> Member:
@@ -71,13 +125,13 @@ def join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Loa
     from insitu.combining.combine import combine_by_coords, combine_nested  # imports xarray and pandas
 
     rules = recipe.rules(load)
-    members = _with_same_dims(members, dim)
+    members = with_same_dims(members, dim)
     if recipe.options.combine.combine == "by_coords" and all(member.index(dim) is not None for member in members):
         return combine_by_coords(members, rules)
     return combine_nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
 
 
-def _with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
+def with_same_dims(members: Sequence[Member], dim: str) -> list[Member]:
     """Return members whose variables have the dimension in all of them or in none.
 
     What does not vary along it gets it when files are combined (bounds of latitudes, say); in a

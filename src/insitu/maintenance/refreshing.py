@@ -70,16 +70,22 @@ def refresh(
     tree = open_saved_tree(url, allow_local, storage_options, names) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
     suspects = [*report.stale, *report.by_size_only, *_findings_without_identity(report)]
-    if not suspects:
+    known = update is not None and update.recipe_document is not None
+    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    checked = {finding.source.url for finding in report.findings}  # of what is shadowed wholly nothing is used
+    shadowed: set[str] = set()
+    if recipe.placed is not None:
+        from insitu.maintenance.change_placed import changed_files  # imports xarray and pandas
+
+        shadowed = set(changed_files(recipe, storage_options, among=set(recipe.files) - checked))
+    if not suspects and not shadowed:
         return report
     for finding in report.stale:
         if finding.status != "changed":
             raise StaleSourceError(
                 finding.reason, url=finding.source.url, hint=f"Bring it back, or take it out: insitu drop {url} FILE"
             )
-    changed = {finding.source.url for finding in suspects}
-    known = update is not None and update.recipe_document is not None
-    recipe = update.recipe(Recipe) if update is not None else Recipe()
+    changed = {finding.source.url for finding in suspects} | shadowed
     if recipe.unknown is not None:
         raise StaleSourceError(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
@@ -90,7 +96,14 @@ def refresh(
     )
     try:
         fresh = dict(combine_anew(recipe.files, recipe, storage_options).walk()) if is_combined_tree else {}
+        document = None
         for path, member in () if is_combined_tree else scan_tree(url, job):
+            if not path and recipe.placed is not None:
+                from insitu.maintenance.change_placed import refresh_placed
+
+                done = refresh_placed(member, recipe, changed, storage_options, url)
+                fresh[path], document = done.member, done.recipe.to_document()
+                continue
             fresh[path] = _rescan_group(member, path, changed, recipe, job)
             if not known and fresh[path] is not member:
                 fresh[path] = _keep_saved_variables(fresh[path], member, changed)
@@ -104,7 +117,7 @@ def refresh(
             url=next(iter(changed)) if len(changed) == 1 else url,
             hint=COMBINE_ANEW,
         ) from problem
-    if update is not None and not update.replace(renewed):
+    if update is not None and not update.replace(renewed, recipe=document):
         raise SourceError(
             "another writer changed the store at the same time; nothing was refreshed", url=url, hint="Try again"
         )

@@ -22,7 +22,15 @@ from insitu.scanning.stored_view import zarr_tree
 if TYPE_CHECKING:
     from insitu.references import RollbackReport
 
-__all__ = ["convert", "rename_sources", "rollback", "save_tree", "saved_recipe"]
+__all__ = ["convert", "is_placed", "rename_sources", "rollback", "save_tree", "saved_recipe"]
+
+
+def is_placed(target: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Return whether the files of an archive may overlap or leave gaps."""
+    from insitu import references
+
+    document = references.recipe_of(target, storage_options=storage_options)
+    return document is not None and "placed" in document
 
 
 def save_tree(
@@ -64,7 +72,7 @@ def _recipe_document(recipe: Recipe | None, tree: VirtualGroup) -> dict[str, Any
         return None
     if tree.groups and recipe.options.scan.variables is None:
         recipe = replace(recipe, options=recipe.options.replace(tree=True))
-    elif recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
+    elif recipe.placed is None and recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
         recipe = replace(recipe, files=())
     return recipe.to_document()
 

@@ -21,7 +21,17 @@ from insitu.sources import open_source
 from insitu.sources.access_policy import check_path
 from insitu.sources.listing import local_path
 
-__all__ = ["Folder", "LocalFolder", "RemoteFolder", "lock_directory", "new_directory", "open_atomic", "open_folder"]
+__all__ = [
+    "Folder",
+    "LocalFolder",
+    "RemoteFolder",
+    "lock_directory",
+    "new_directory",
+    "open_atomic",
+    "open_bucket",
+    "open_folder",
+    "to_source_error",
+]
 
 _STORE_HINT = "Check the credentials and the address, then try again"
 
@@ -34,7 +44,7 @@ def open_atomic(url: str, storage_options: Mapping[str, Any] | None = None) -> I
         with tempfile.TemporaryFile() as file:
             yield file
             file.seek(0)
-            store, key = _open_bucket(url, storage_options)
+            store, key = open_bucket(url, storage_options)
             _put_object(store, key, file, url)
         return
     temporary = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
@@ -46,7 +56,7 @@ def open_atomic(url: str, storage_options: Mapping[str, Any] | None = None) -> I
             os.fsync(file.fileno())
         retry_while_open(os.replace, temporary, path)
     except OSError as error:
-        raise _to_source_error(error, path) from error
+        raise to_source_error(error, path) from error
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -87,7 +97,7 @@ class LocalFolder:
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise _to_source_error(error, path) from error
+            raise to_source_error(error, path) from error
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
@@ -105,7 +115,7 @@ class LocalFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _to_source_error(error, self.url) from error
+            raise to_source_error(error, self.url) from error
 
     def swap(self, name: str, data: bytes, before: bytes | None) -> bool:
         """Replace a file if it still holds `before`; return whether it did."""
@@ -117,7 +127,7 @@ class LocalFolder:
             try:
                 sync_directory(self.url)
             except OSError as error:
-                raise _to_source_error(error, self.url) from error
+                raise to_source_error(error, self.url) from error
         return True
 
     def remove(self, names: list[str]) -> None:
@@ -128,7 +138,7 @@ class LocalFolder:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise _to_source_error(error, self.url) from error
+                raise to_source_error(error, self.url) from error
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -141,7 +151,7 @@ class RemoteFolder:
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = url
         self._options = storage_options
-        self._store, self._prefix = _open_bucket(f"{url}/", storage_options)
+        self._store, self._prefix = open_bucket(f"{url}/", storage_options)
         self._tags: dict[str, dict[str, str]] = {}
 
     @contextmanager
@@ -219,7 +229,7 @@ def new_directory(path: str) -> Iterator[Folder]:
             sync_directory(folder)
         replace_directory(path, temporary)
     except OSError as error:
-        raise _to_source_error(error, path) from error
+        raise to_source_error(error, path) from error
     finally:
         remove_directory(temporary)
 
@@ -234,7 +244,7 @@ def lock_directory(path: str) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise _to_source_error(error, path) from error
+        raise to_source_error(error, path) from error
     try:
         with lock_descriptor(handle):
             yield
@@ -248,11 +258,12 @@ def _hold_lock(path: str) -> Iterator[None]:
         try:
             stack.enter_context(hold_file_lock(path))
         except OSError as error:
-            raise _to_source_error(error, path) from error
+            raise to_source_error(error, path) from error
         yield
 
 
-def _open_bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+def open_bucket(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return the object store of a URL, and the key of its path there; a prefix if it ends with a slash."""
     source: Any = open_source(f"{url}x" if url.endswith("/") else url, storage_options)
     if not hasattr(source, "_store"):
         raise UnsupportedError(
@@ -273,7 +284,8 @@ def _put_object(store: Any, key: str, file: IO[bytes], url: str) -> None:
         ) from None  # may hold a signed URL
 
 
-def _to_source_error(error: OSError, path: str) -> SourceError:
+def to_source_error(error: OSError, path: str) -> SourceError:
+    """Return an error of the system at a path as one of ours."""
     if isinstance(error, SourceError):
         return error
     if isinstance(error, PermissionError):

@@ -58,10 +58,13 @@ class AppendReport:
     """The sources that the archive held already, unchanged."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Files that could not be read, and why; only where errors are not raised."""
+    shadowed: tuple[str, ...] = ()
+    """Of the sources that were added, those of which nothing is shown: others give all their labels."""
 
     def __str__(self) -> str:
         lines = [f"{self.target}: {self.steps:,} step{'' if self.steps == 1 else 's'} of {self.dim} more"]
         lines += [f"skipped, already there: {url}" for url in self.skipped]
+        lines += [f"shadowed by other files: {url}" for url in self.shadowed]
         lines += [f"left out: {url}: {reason}" for url, reason in self.left_out.items()]
         return "\n".join(lines)
 
@@ -248,7 +251,7 @@ def check_new_labels(
     target: str,
     units: Any = None,
     *,
-    may_precede: bool = False,
+    in_any_order: bool = False,
 ) -> None:
     """Raise `ModelError` if an archive holds a label already, or if new labels repeat or break its
     order.
@@ -263,8 +266,8 @@ def check_new_labels(
         The dimension, and where the archive is saved.
     units
         Units of numeric labels, for messages.
-    may_precede
-        Whether new labels may also come before all labels of the archive.
+    in_any_order
+        Whether new labels may come before or between those of the archive.
     """
     unit = f" {units}" if isinstance(units, str) and held.dtype.kind in "iuf" else ""
     if held.dtype.kind == "O":
@@ -285,9 +288,11 @@ def check_new_labels(
             url=_file_of_step(arrays, dim, int(np.argmax(added == labels[np.argmax(counts > 1)]))),
             hint=f"Give files that follow each other along {dim!r}",
         )
+    if in_any_order:
+        return
     dated = held.dtype.kind == "M" or _is_cftime(held) or " since " in str(units)
     wrong = _out_of_order_mask(held, added, dated)
-    if wrong.any() and not (may_precede and not _out_of_order_mask(held[::-1], added[::-1], dated, -1).any()):
+    if wrong.any():
         raise ModelError(
             f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {format_label(held[-1])} is the last "
             f"label of {target}",
@@ -296,18 +301,16 @@ def check_new_labels(
         )
 
 
-def _out_of_order_mask(
-    held: npt.NDArray[Any], added: npt.NDArray[Any], dated: bool, onward: int = 1
-) -> npt.NDArray[np.bool_]:
+def _out_of_order_mask(held: npt.NDArray[Any], added: npt.NDArray[Any], dated: bool) -> npt.NDArray[np.bool_]:
     """Return a mask of the new labels that break the order of the ones that are there.
 
-    Of a single label only the order of dates is known: they run on (`onward` -1: back).
+    Of a single label only the order of dates is known: they run on.
     """
     none = np.zeros(len(added), bool)
     if not len(held) or not (dated or (held.dtype.kind in "iufm" and added.dtype.kind in "iufm")):
         return none
     if len(held) == 1:
-        rises = onward if dated else 0
+        rises = 1 if dated else 0
     else:
         rises = int(bool((held[1:] > held[:-1]).all())) - int(bool((held[1:] < held[:-1]).all()))
     if not rises:

@@ -40,6 +40,8 @@ class UrlResolver:
     """Whether a URL that was resolved so far is relative."""
     _beside: bool | None = None
     """Whether relative paths are relative to the reference file; decided by the first one."""
+    _may_be_local: bool | None = None
+    """Whether URLs may name local files; decided by the first one."""
 
     def resolve(self, url: str) -> str:
         """Return the absolute URL.
@@ -71,7 +73,9 @@ class UrlResolver:
         return os.path.normpath(os.path.join(folder, url)) if self._beside else os.path.abspath(url)
 
     def _permit(self, url: str) -> None:
-        if self.url is not None and local_path(self.url) is None and not self.allow_local:
+        if self._may_be_local is None:
+            self._may_be_local = self.url is None or local_path(self.url) is not None or self.allow_local
+        if not self._may_be_local:
             raise AccessError(
                 f"this remote reference file names a local file: {url}",
                 url=self.url,

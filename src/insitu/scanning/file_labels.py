@@ -2,17 +2,18 @@ r"""Labels of new dimensions that files give: their names, global attributes and
 
 `concat_dim={"time": r"_(\d{8})", "model": "attr:source_id", "member": "var:realization"}`. What
 lies in a file is read where it is scanned, so that no worker sends more than the label. Dates in
-texts become dates, digits numbers. Of a file with all its groups, attributes and values may lie in
-any of them: `attr:what/date`.
+texts become dates, digits numbers. Of a file with all its groups they may lie in any:
+`attr:what/date`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from calendar import isleap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -71,14 +72,28 @@ def with_labels(member: Member, rules: Mapping[str, str], load: Load) -> Member:
     return replace(member, labels={dim: _read_label(member, dim, rule, load) for dim, rule in rules.items()})
 
 
+def _attributes_of_data(member: Member) -> dict[str, Any]:
+    """Return the attributes of a file and those of its data: images have all theirs there.
+
+    Where data variables say different things, none of them counts for the file.
+    """
+    found: dict[str, Any] = {}
+    different: set[str] = set()
+    for variable in (member.variables[name] for name in member.data_names()):
+        for name, value in variable.attributes.items():
+            different |= {name} if repr(found.setdefault(name, value)) != repr(value) else set()
+    return {**{name: value for name, value in found.items() if name not in different}, **member.attributes}
+
+
 def _read_label(member: Member, dim: str, rule: str, load: Load) -> Any:
     name = rule.partition(":")[2]
     group, _, own = name.strip("/").rpartition("/")
     if name not in member.attributes and group in member.below:
         member, name = member.below[group], own
     if rule.startswith(ATTRIBUTE):
-        known, what = list(member.attributes), "attribute"
-        values = np.asarray(member.attributes.get(name))
+        attributes = member.attributes if name in member.attributes else _attributes_of_data(member)
+        known, what = list(attributes), "attribute"
+        values = np.asarray(attributes.get(name))
     else:
         known, what = list(member.variables), "variable"
         variable = member.variables.get(name)
@@ -138,12 +153,27 @@ def labels_from_texts(dim: str, texts: Sequence[str]) -> list[Any]:
 _CLOCK = r"(\d\d)(?:[:_-]?(\d\d)(?:[:_-]?(\d\d))?)?Z?"
 _DATES = [
     re.compile(rf"([12]\d{{3}})(\d\d)(\d\d)(?:[T_ -]?{_CLOCK})?"),
-    re.compile(rf"([12]\d{{3}})[-_.](\d\d)(?:[-_.](\d\d)(?:[T_ -]{_CLOCK})?)?"),
+    re.compile(rf"([12]\d{{3}})[-_.:](\d\d)(?:[-_.:](\d\d)(?:[T_ -]{_CLOCK})?)?"),  # with colons in TIFF
 ]
 """Year, month, day, hour, minute, second, as far as they are there; four or six digits alone may be anything."""
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d{8}T.*")
 _DIM_OF_DATES = re.compile(r"(.*_)?(time|date)s?", re.IGNORECASE)
 """Names of dimensions whose labels are dates if they can be."""
+
+
+def _spell_day_of_year(label: str) -> str:
+    """Return a label of a year and the day in it, as satellite products have it (A2020031), with month and day.
+
+    Examples
+    --------
+    >>> _spell_day_of_year("2020031"), _spell_day_of_year("2021366"), _spell_day_of_year("202001")
+    ('20200131', '2021366', '202001')
+    """
+    match = re.fullmatch(r"A?([12]\d{3})([0-3]\d\d)", label)
+    day = 0 if match is None else int(match[2])
+    if match is None or not 1 <= day <= 365 + isleap(int(match[1])):
+        return label
+    return f"{date(int(match[1]), 1, 1) + timedelta(day - 1):%Y%m%d}"
 
 
 def dates_from_texts(dim: str, labels: Sequence[str]) -> list[np.datetime64] | None:
@@ -158,7 +188,7 @@ def dates_from_texts(dim: str, labels: Sequence[str]) -> list[np.datetime64] | N
     [None, None, None]
     """
     found = []
-    for label in labels:
+    for label in map(_spell_day_of_year, labels):
         match = next((match for rule in _DATES if (match := rule.fullmatch(label))), None)
         if match is None or not (_DIM_OF_DATES.fullmatch(dim) or _ISO_DATE.fullmatch(label)):
             return None

@@ -24,7 +24,7 @@ from insitu.scanning.band_packing import without_pixel_mask
 from insitu.scanning.member import Load, in_memory
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
-__all__ = ["stored_tree", "stored_view", "zarr_tree"]
+__all__ = ["name_coordinates", "stored_tree", "stored_view", "zarr_tree"]
 
 MAX_LOCATED_CELLS = 1 << 20
 COMPARED_BYTES = 256 << 20
@@ -104,6 +104,14 @@ def zarr_tree(tree: VirtualGroup, load: Load, inline: int = 0) -> VirtualGroup:
         attributes["coordinates"] = " ".join(sorted(left))
     groups = {name: zarr_tree(group, load, inline) for name, group in tree.groups.items()}
     return replace(tree, arrays=arrays, groups=groups, attributes=attributes)
+
+
+def name_coordinates(tree: VirtualGroup) -> tuple[dict[str, VirtualArray], list[str]]:
+    """Return the arrays of a group, with `coordinates` attributes as xarray writes them, and the coordinates that
+    none of them names.
+    """
+    arrays = _with_coordinates_named(tree)
+    return arrays, [name for name in _unnamed_coordinates(tree, arrays) if name not in tree.groups]
 
 
 def _with_coordinates_named(tree: VirtualGroup) -> dict[str, VirtualArray]:

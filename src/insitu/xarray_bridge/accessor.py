@@ -15,18 +15,25 @@ import numpy as np
 import xarray
 
 from insitu import maintenance
+from insitu.archive import Archive
+from insitu.errors import UnsupportedError
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
+from insitu.reading import ReadContext
+from insitu.scanning.member import Variable as MemberVariable
 from insitu.scanning.saved_members import tree_from_member
 from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.origin import Origin, recipe_of
 
 if TYPE_CHECKING:
+    import pandas
+
     from insitu.combining.survey import Report, Survey
+    from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
@@ -78,6 +85,40 @@ class InsituAccessor:
         """The files behind it."""
         every = (stored for _, array in self._lazy() for stored in stored_arrays(array.node))
         return list(dict.fromkeys(source.url for stored in every for source in stored.array.sources))
+
+    @property
+    def files(self) -> pandas.DataFrame:
+        """The files behind it as a table: URL, size, time, range of labels, and how many of these come from
+        other files (`shadowed`).
+
+        Of a dataset that was opened with `overlap=` also those that are shadowed wholly. The
+        attribute `time` of the table says where times are from.
+        """
+        from insitu.combining.file_list import list_files
+
+        indexes = self._dataset.indexes
+
+        def labels(dim: str) -> Any:
+            return indexes[dim].to_numpy() if dim in indexes else None
+
+        recipe = None
+        if self.origin is not None and self.origin.is_unchanged(self._dataset):
+            recipe = self.origin.archive.recipe_to_save()
+        arrays = {}
+        for name, lazy in self._lazy():
+            dims = tuple(map(str, self._dataset.variables[dataset_name(name)].dims))
+            if lazy.is_stored:
+                arrays[name] = _with_dims_and_attributes(lazy.array, dims, {})
+        return list_files(VirtualGroup(arrays), labels, recipe)
+
+    @property
+    def missing(self) -> dict[str, Any]:
+        """The labels along each dimension that were expected (`expect=`), and that no file has."""
+        from insitu.combining.file_list import list_missing
+
+        indexes, origin = self._dataset.indexes, self.origin
+        recipe = None if origin is None or not origin.is_unchanged(self._dataset) else origin.archive.recipe_to_save()
+        return list_missing(lambda dim: indexes[dim].to_numpy() if dim in indexes else None, recipe)
 
     def group(self) -> VirtualGroup:
         """Return the virtual arrays as a group, with names, dimensions and attributes."""
@@ -161,8 +202,53 @@ class InsituAccessor:
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
+        if maintenance.is_placed(fspath(target), options):
+            origin = self.origin
+            if origin is None or not origin.is_unchanged(self._dataset) or origin.archive.job.finish is not None:
+                raise UnsupportedError(
+                    "labels of the archive come from one of several files, and which files this dataset has is unknown",
+                    url=fspath(target),
+                    hint="Give the files: insitu.Archive.open(archive).append(files)",
+                )
+            archive = Archive.open(fspath(target), many=False, storage_options=options)
+            return archive.append(list(origin.archive.urls), dim, **how)
         member = to_member(self._dataset)
         return maintenance.append_member(member, fspath(target), dim, storage_options=options, **how)
+
+    def copy(
+        self, target: str | PathLike[str], *, chunks: Chunks = None, dry_run: bool = False, **how: Any
+    ) -> CopyReport | CopyPlan:
+        """Copy the dataset into a native store or file, in chunks of another grid: what is virtual streams, selected
+        and computed variables too.
+
+        Parameters
+        ----------
+        target, chunks, dry_run, **how
+            See `insitu.Archive.copy`.
+
+        Examples
+        --------
+        >>> ds.sel(time="2020").insitu.copy("2020.zarr", chunks="series")  # doctest: +SKIP
+        """
+        from insitu.copying import CopyOptions, placeholder, run_copy
+
+        formulas = {name: array.node for name, array in self._lazy() if not array.is_stored}
+        member = to_member(self._dataset.drop_vars([dataset_name(name) for name in formulas]))
+        for name, node in formulas.items():
+            variable = self._dataset.variables[dataset_name(name)]
+            dims, attributes = tuple(map(str, variable.dims)), dict(variable.attrs)
+            member.variables[name] = MemberVariable(dims, placeholder(dims, node, attributes), attributes)
+        order = {stored_name(name): member.variables[stored_name(name)] for name in self._dataset.variables}
+        coords = frozenset(stored_name(name) for name in self._dataset.coords)
+        keep_alive = tuple(one for _, array in self._lazy() for one in array.context.keep_alive)
+        return run_copy(
+            tree_from_member(member.with_variables(order, coords)),
+            fspath(target),
+            CopyOptions.of_call(chunks=chunks, **how),
+            formulas=formulas,
+            context=ReadContext(None, self._options(None), keep_alive=keep_alive),
+            dry_run=dry_run,
+        )
 
     def tree(self) -> VirtualGroup:
         """Return the dataset as a group of virtual arrays; values in memory are inline."""
@@ -258,6 +344,28 @@ class InsituAccessor:
         from insitu.xarray_bridge.gathering import expand_gathered
 
         return expand_gathered(self._dataset, dim, sizes)
+
+    def name_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with the descriptions of its bands as labels: `ds.sel(band="red")`.
+
+        Raises
+        ------
+        SelectionError
+            If bands have no descriptions, or two the same.
+        """
+        from insitu.xarray_bridge.bands import name_bands
+
+        return name_bands(self._dataset)
+
+    def split_bands(self) -> xarray.Dataset:
+        """Return the dataset of an image with a variable for each band, virtual as before.
+
+        They are `band_1`, … and have the attributes that rioxarray gives them with `band_as_variable=True`;
+        after `name_bands()` they are called by their names.
+        """
+        from insitu.xarray_bridge.bands import split_bands
+
+        return split_bands(self._dataset)
 
     def report(self) -> Report:
         """Return a report of how files differ, which were left out, and what did not fuse."""

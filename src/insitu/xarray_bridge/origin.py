@@ -53,7 +53,7 @@ def recipe_of(dataset: xarray.Dataset, origin: Origin | None) -> Recipe | None:
     if origin is not None and origin.is_unchanged(dataset):
         return origin.archive.recipe_to_save()
     return replace(
-        Recipe() if origin is None else origin.archive.recipe,
+        Recipe() if origin is None else replace(origin.archive.recipe, files=(), placed=None),
         unknown="the dataset was changed after it was opened and before it was saved",
     )
 

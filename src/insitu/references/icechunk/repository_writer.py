@@ -46,6 +46,7 @@ from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 
 __all__ = [
     "IcechunkConflictError",
+    "clear_store",
     "commit",
     "encode_documents",
     "icechunk_export",
@@ -110,7 +111,7 @@ def write_icechunk(
     with lock_repository(version):
         session = open_repository(version, writing, storage_options).writable_session(version.name)
         store = session.store
-        run_async(_clear(store))
+        run_async(clear_store(store))
         run_async(put_objects(store, encode_documents(writing)))
         for path in writing.arrays:
             write_references(store, writing, path)
@@ -237,7 +238,8 @@ def encode_documents(writing: ZarrExport) -> dict[str, bytes]:
     return {key: json.dumps(document).encode() for key, document in writing.documents().items()}
 
 
-async def _clear(store: Any) -> None:
+async def clear_store(store: Any) -> None:
+    """Remove everything from a session."""
     await store.clear()
 
 

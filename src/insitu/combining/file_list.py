@@ -1,0 +1,93 @@
+"""Tables of the files behind an archive: size, time, range of labels, and how much of each is shadowed by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas
+
+from insitu.combining.file_ranges import FileLayout
+from insitu.combining.file_times import MODIFIED
+from insitu.combining.recipe import Recipe
+from insitu.model import VirtualGroup
+
+__all__ = ["list_files", "list_missing"]
+
+Labels = npt.NDArray[Any]
+FindLabels = Callable[[str], Labels | None]
+"""Gives the labels along a dimension of the archive; None: it has none."""
+
+
+def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = None) -> pandas.DataFrame:
+    """Return a table of the files of an archive, a row for each.
+
+    Columns are `url`, `size` (bytes), `time` (`attrs["time"]` says which: an attribute of the files, or
+    `"modified"`), the first and last label along each dimension that files are joined along
+    (`time_first`, `time_last`), `labels` (how many the file has; along several dimensions their
+    combinations), and `shadowed`: how many of these other files give.
+
+    Parameters
+    ----------
+    group, labels
+        The archive.
+    recipe
+        How it was made. If it has no places of files, these are where their chunks are, and none is
+        shadowed.
+    """
+    if recipe is not None and recipe.placed is not None:
+        placed = recipe.placed
+        has_times = placed.times and placed.times != MODIFIED
+        counts, shown = placed.count_cells(recipe.options.combine.overlap)
+        places: Mapping[str, Sequence[npt.NDArray[np.int64]]] = placed.places
+        urls: Sequence[str] = recipe.files
+        sizes = [None if size < 0 else size for size in placed.size.tolist()]
+        times = (placed.time if has_times else placed.modified).tolist()
+        basis = placed.times or MODIFIED
+    else:
+        layout = FileLayout.of(group)
+        urls, basis = list(layout.spans), MODIFIED
+        sources = [layout.sources[url] for url in urls]
+        sizes, times = [source.size for source in sources], [source.modified for source in sources]
+        dims = [
+            dim
+            for dim, length in layout.sizes.items()
+            if any(spans.get(dim, (0, length)) != (0, length) for spans in layout.spans.values())
+        ]
+        whole = {
+            dim: (0, layout.sizes[dim]) for dim in dims or [dim for dim in layout.sizes if labels(dim) is not None][:1]
+        }
+        places = {dim: [np.arange(*layout.spans[url].get(dim, span)) for url in urls] for dim, span in whole.items()}
+        counts = np.prod([[len(own) for own in column] for column in places.values()], axis=0, dtype=np.int64)
+        shown = counts = np.broadcast_to(counts, (len(urls),))
+    columns: dict[str, Any] = {
+        "url": list(urls),
+        "size": pandas.array(sizes, dtype="Int64"),
+        "time": pandas.to_datetime(pandas.Series(times, dtype="float64"), unit="s", utc=True),
+    }
+    for dim, column in places.items():
+        index = labels(dim)
+        for name, choose in (("first", min), ("last", max)):
+            at = [int(choose(own)) if len(own) else None for own in column]
+            columns[f"{dim}_{name}"] = [None if n is None else n if index is None else index[n] for n in at]
+    table = pandas.DataFrame({**columns, "labels": counts, "shadowed": counts - shown})
+    table.attrs["time"] = basis
+    return table
+
+
+def list_missing(labels: FindLabels, recipe: Recipe | None) -> dict[str, Labels]:
+    """Return the labels along each dimension that no file has, though they are expected."""
+    if recipe is None or recipe.placed is None or recipe.options.combine.expect is None:
+        return {}
+    found = {}
+    for dim, column in recipe.placed.places.items():
+        index = labels(dim)
+        if index is None:
+            continue
+        has = np.zeros(len(index), bool)
+        has[np.concatenate(list(column))] = True
+        if not has.all():
+            found[dim] = index[~has]
+    return found

@@ -1,0 +1,97 @@
+"""Keep the last steps of a saved archive along a dimension, and drop what is before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from insitu.combining.file_ranges import FileLayout, select_range
+from insitu.combining.recipe import Recipe
+from insitu.errors import SelectionError, UnsupportedError
+from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error, read_saved_member
+from insitu.model import VirtualArray, count_written
+from insitu.scanning.forecast_axes import LEAD, MEMBER, ForecastAxes
+from insitu.scanning.member import Member
+from insitu.scanning.saved_members import tree_from_member
+from insitu.scanning.scan_member import make_loader
+
+__all__ = ["keep_last"]
+
+
+def keep_last(
+    target: str, counts: Mapping[str, int], storage_options: Mapping[str, Any] | None = None
+) -> tuple[str, ...]:
+    """Keep the steps with the largest labels of a saved archive; return the files that it holds no more.
+
+    Parameters
+    ----------
+    target
+        The saved archive.
+    counts
+        Dimension: how many steps are kept.
+    storage_options
+        See `insitu.scan`.
+
+    Raises
+    ------
+    SelectionError
+        If the archive has no such dimension, or if nothing would be kept.
+    """
+    from insitu import references
+
+    load = make_loader(storage_options)
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        recipe = opened.recipe(Recipe)
+        if recipe.placed is not None:
+            raise UnsupportedError(
+                "steps of an archive whose files may overlap or leave gaps are dropped with their files",
+                url=target,
+                hint=f"Name the files: insitu drop {target} FILE",
+            )
+        saved = kept = read_saved_member(opened.tree, load, target)
+        for dim, count in counts.items():
+            kept = _last_steps(kept, dim, count, target)
+        if kept.sizes == saved.sizes:
+            return ()
+        axes = ForecastAxes.of(recipe.options.combine)
+        if axes is not None:
+            kept = _without_empty_labels(kept, axes)
+        before, tree = FileLayout.of(opened.tree).spans, tree_from_member(kept, opened.tree.groups)
+        if opened.replace(tree):
+            after = FileLayout.of(tree).spans
+            return tuple(url for url in before if url not in after)
+    raise lost_race_error(target)
+
+
+def _last_steps(member: Member, dim: str, count: int, target: str) -> Member:
+    """Return the last steps of a member; of labels that run back they are the first ones."""
+    if dim not in member.sizes:
+        raise SelectionError(
+            f"the archive has no dimension {dim!r}", url=target, hint=f"There are: {', '.join(member.sizes)}"
+        )
+    if count < 1:
+        raise SelectionError(f"{count} steps of {dim!r} are none", url=target, hint="Delete the archive itself")
+    length, labels = member.sizes[dim], member.index(dim)
+    runs_back = labels is not None and length > 1 and bool(labels[0] > labels[-1])
+    span = (0, min(count, length)) if runs_back else (max(length - count, 0), length)
+    return select_range(member, dim, span)
+
+
+def _without_empty_labels(member: Member, axes: ForecastAxes) -> Member:
+    """Return forecasts without lead times and members of which no run is left that has them."""
+    from insitu.combining.align import take_steps  # imports pandas
+
+    for dim in (axes.name(LEAD), axes.name(MEMBER)):
+        if dim not in member.sizes:
+            continue
+        used = np.zeros(member.sizes[dim], bool)
+        for name in member.data_names():
+            variable = member.variables[name]
+            if dim in variable.dims and isinstance(variable.data, VirtualArray):
+                used |= count_written(variable.data, [variable.dims.index(dim)]) > 0
+        if used.any() and not used.all():
+            member = take_steps(member, dim, np.flatnonzero(used))
+    return member
