@@ -539,7 +539,8 @@ class Archive:
             return self.recipe
         if self.recipe.placed is not None:
             return self.recipe
-        return replace(self.recipe, files=tuple(map(absolute_path, self.urls)))
+        left_out = getattr(self.survey, "left_out", {}) if self.recipe.options.scan.tree else {}
+        return replace(self.recipe, files=tuple(absolute_path(url) for url in self.urls if url not in left_out))
 
     def append(
         self,
@@ -603,9 +604,14 @@ class Archive:
         if recipe.options.combine.forecasts:
             done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
         elif recipe.options.scan.tree:
-            names = [absolute_path(url) for url in files.urls if isinstance(url, str)]
+            names = files.recipe_to_save()
             done = maintenance.append_groups(
-                files.member(), target, dim, files=names, relative=relative, storage_options=options
+                files.member(),
+                target,
+                dim,
+                files=names.files if names else (),
+                relative=relative,
+                storage_options=options,
             )
         else:
             done = maintenance.append_member(

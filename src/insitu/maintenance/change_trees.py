@@ -160,7 +160,8 @@ def _join_groups(saved: Member, new: Member, dim: str, target: str, recipe: Reci
             if along is not None and own.grid_dims() and members[0].index(along) is None:
                 raise _UnknownPlaceError
             return members[0]
-        if own.options.combine.places_labels or _is_between(members[0], members[1], along, own):
+        combine = own.options.combine
+        if combine.places_labels or combine.pad or _is_between(members[0], members[1], along, own):
             raise _UnknownPlaceError
         if along is None:
             return own.combine_found(found, [(0,), (1,)], [target, "new files"], load, "skip")

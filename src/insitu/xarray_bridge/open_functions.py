@@ -282,6 +282,7 @@ def open_mfdatatree(
     concat_dim: Any = None,
     overlap: Literal["error", "first", "last", "newest"] | None = None,
     expect: Any = None,
+    pad: bool = False,
     compat: str = DEFAULT,
     data_vars: str | Sequence[str] | None = DEFAULT,
     coords: str | Sequence[str] = DEFAULT,
@@ -314,7 +315,7 @@ def open_mfdatatree(
     ----------
     paths
         As for `open_mfdataset`.
-    combine, concat_dim, overlap, expect, compat, data_vars, coords, join, combine_attrs
+    combine, concat_dim, overlap, expect, pad, compat, data_vars, coords, join, combine_attrs
         As for `open_mfdataset`, for all groups. What labels a new dimension may lie in any group:
         `{"time": "attr:what/date"}`.
     by_group
