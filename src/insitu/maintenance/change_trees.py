@@ -17,11 +17,9 @@ from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, UnsupportedError
 from insitu.maintenance.append_files import append_to_icechunk, check_compatible, empty_append_report
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
-from insitu.maintenance.rebuild import join_in_order
+from insitu.maintenance.rebuild import combine_again, join_in_order
 from insitu.model import VirtualGroup
 from insitu.model.group import nest_groups
-from insitu.open_options import RunOptions
-from insitu.scanning.file_labels import label_rules
 from insitu.scanning.member import Load, Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
@@ -54,13 +52,10 @@ def combine_anew(
     CombineError
         If the recipe does not say how, or the files lie in a grid of lists, which it does not keep.
     """
-    from insitu.combining.combine import combine  # imports xarray and pandas
-
     options = recipe.for_more_files(errors=errors, storage_options=storage_options)
     if len(recipe.concat_dims()) > 1:
         raise CombineError(f"the files lie in a grid of {' × '.join(map(str, recipe.new_dims()))}", hint=COMBINE_ANEW)
-    job = Job(options.scan, options.decode, labels=label_rules(recipe.options.combine))
-    return combine(files, [(number,) for number in range(len(files))], job, recipe, RunOptions()).member
+    return combine_again(files, recipe, Job(options.scan, options.decode))
 
 
 def append_groups(

@@ -14,24 +14,25 @@ from insitu.combining.file_ranges import FileLayout, Span, select_range
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError
+from insitu.open_options import RunOptions
 from insitu.scanning.file_labels import label_rules
 from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.saved_members import tree_from_member
-from insitu.scanning.scan_member import Job, make_loader
+from insitu.scanning.scan_member import Job
 
 __all__ = ["combine_again", "join_in_order", "rebuild", "with_same_dims"]
 
 
 def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
     """Return what files make together by the recipe, all of them scanned again."""
-    combine = recipe.options.combine
-    job = replace(job, labels=label_rules(combine), forecasts=ForecastAxes.of(combine))
-    found = scan_many(urls, job)
-    if len(found) == 1 and not recipe.new_dims() and job.forecasts is None:
-        return drop_failures(found, job.scan.errors)[0]
-    places = [(number,) for number in range(len(found))]
-    return recipe.combine_found(found, places, urls, make_loader(job.scan.storage_options), job.scan.errors)
+    from insitu.combining.combine import combine  # imports xarray and pandas
+
+    rules = recipe.options.combine
+    job = replace(job, labels=label_rules(rules), forecasts=ForecastAxes.of(rules))
+    if len(urls) == 1 and not (recipe.new_dims() or job.forecasts or job.scan.tree):
+        return drop_failures(scan_many(urls, job), job.scan.errors)[0]
+    return combine(urls, [(number,) for number in range(len(urls))], job, recipe, RunOptions()).member
 
 
 def rebuild(
