@@ -19,7 +19,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     def find(url: str, options: Any) -> tuple[MemoryStore, str]:
         return store, url.removeprefix("s3://bucket/")
 
-    monkeypatch.setattr(atomic_write, "_open_bucket", find)
+    monkeypatch.setattr(atomic_write, "open_bucket", find)
     return store
 
 

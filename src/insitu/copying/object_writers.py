@@ -14,7 +14,7 @@ from insitu.references.file_systems import sync_directory
 
 __all__ = ["FolderWriter", "ObjectWriter", "PrefixWriter"]
 
-SYNCED_FILES = 1000
+SYNCED_FILES = 32
 """Files that are synchronised with the disk one by one."""
 
 
