@@ -22,7 +22,6 @@ from insitu.errors import SourceError
 from insitu.model import VirtualGroup, byte_ranges
 from insitu.model.description import count_text, detail_notes, format_bytes
 from insitu.open_options import ScanOptions
-from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_url import scan_stored
 from insitu.sources.redaction import redact_url
 
@@ -100,6 +99,7 @@ def _show_files(url: str, group: str | None, as_text: bool, storage: Mapping[str
     """Print the table of the files behind an archive."""
     from insitu.archive import Archive
     from insitu.combining.file_list import list_files
+    from insitu.scanning.saved_members import tree_from_member
 
     archive = Archive.open(url, many=False, group=group, errors="warn", storage_options=storage)
     member = archive.member()
