@@ -180,6 +180,7 @@ def test_files_that_are_shadowed_are_not_taken_again(tmp_path: Path, kind: str, 
     before = insitu.open_dataset(target).load()
     assert (before.t[0, 0] == 5).all()
     assert (before.t[1, 1] == 6).all()
+    assert insitu.open_dataset(target).insitu.files["shadowed"].isna().all()  # of how much was not recorded
     assert insitu.Archive.open(target).append(given).steps == 0
     xr.testing.assert_identical(insitu.open_dataset(target).load(), before)
 

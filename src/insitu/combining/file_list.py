@@ -34,8 +34,8 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
     group, labels
         The archive.
     recipe
-        How it was made. If it has no places of files, these are where their chunks are, and none is
-        shadowed.
+        How it was made. If it has no places of files, these are where their chunks are, and how much of
+        each is shadowed is missing if some may be.
     """
     if recipe is not None and recipe.placed is not None:
         placed = recipe.placed
@@ -72,7 +72,10 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
         for name, choose in (("first", min), ("last", max)):
             at = [int(choose(own)) if len(own) else None for own in column]
             columns[f"{dim}_{name}"] = [None if n is None else n if index is None else index[n] for n in at]
-    table = pandas.DataFrame({**columns, "labels": counts, "shadowed": counts - shown})
+    shadowed: Any = counts - shown
+    if recipe is not None and recipe.placed is None and recipe.options.combine.overlap not in (None, "error"):
+        shadowed = pandas.array([pandas.NA] * len(urls), dtype="Int64")
+    table = pandas.DataFrame({**columns, "labels": counts, "shadowed": shadowed})
     table.attrs["time"] = basis
     return table
 
