@@ -265,3 +265,26 @@ def test_expected_labels_beside_labels_of_names_are_not_appended_to(tmp_path: Pa
     with pytest.raises(UnsupportedError, match="cannot be added where labels are expected"):
         insitu.Archive.open(target).append(more)
     assert insitu.open_dataset(target).sizes["time"] == 3
+
+
+@pytest.mark.parametrize("options", [{"overlap": "last"}, {"expect": "1D"}, {"overlap": "first", "expect": "1D"}])
+def test_files_that_are_padded(tmp_path: Path, options: dict[str, Any]) -> None:
+    """A longer file makes the others longer, also one that is shadowed; without it they are as before."""
+    options = {"combine": "nested", "concat_dim": "time", "pad": True, **options}
+    target, kept = str(tmp_path / "a.insitu"), []
+    for number, (first, length) in enumerate([(0, 2), (3, 1), (1, 3), (5, 1)]):
+        days = np.array([first]).astype("timedelta64[D]") + np.datetime64("2000-01-01", "ns")
+        data = xr.Dataset({"tas": (("time", "x"), np.full((1, length), number))}, {"time": days})
+        data.to_netcdf(tmp_path / f"{number}.nc")
+        kept.append(str(tmp_path / f"{number}.nc"))
+        if number == 1:
+            insitu.open_mfdataset(kept, **options).insitu.save(target)
+        elif number > 1:
+            insitu.Archive.open(target).append(kept[-1:])
+            xr.testing.assert_identical(
+                insitu.open_dataset(target).load(), insitu.open_mfdataset(kept, **options).load()
+            )
+    insitu.Archive.open(target).drop([kept.pop(2)])
+    found = insitu.open_dataset(target).load()
+    assert found.sizes["x"] == 2
+    xr.testing.assert_identical(found, insitu.open_mfdataset(kept, **options).load())

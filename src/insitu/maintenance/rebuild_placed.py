@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.align import pandas_index, take_steps
+from insitu.combining.arrange import Merged
 from insitu.combining.arrange_boxes import arrange_in_boxes
 from insitu.combining.file_ranges import FileLayout, select_range
 from insitu.combining.file_times import MODIFIED, choose_times
@@ -122,11 +123,13 @@ def rebuild_placed(
     as_listed = options.combine == "nested" and options.expect is None
     boxes = [rows.arrange(names, recipe, as_listed) for names in dict.fromkeys(rows.names)]
     needed = {row for each in boxes for row in rows.find_uncovered(each, saved, recipe)}
-    if as_listed and rows.has_scanned_before_saved():
+    if options.pad or (as_listed and rows.has_scanned_before_saved()):
         needed = {row for row, number in enumerate(rows.scanned) if number < 0}
     if needed:
         more = scan([rows.urls[row] for row in sorted(needed)])
         return rebuild_placed(saved, recipe, removed, [*found, *more], scan, load)
+    if options.pad:  # how long files are padded follows from all of them
+        rules = rules.for_files(Merged(tuple(boxes)), FilesTable.of(found))
     parts = [rows.join(each, saved, recipe, found, rules) for each in boxes]
     whole = parts[0] if len(parts) == 1 else merge(parts, rules)
     groups = [rows.describe_group(each, saved, recipe, whole) for each in boxes]
