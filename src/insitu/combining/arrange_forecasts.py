@@ -28,15 +28,15 @@ def arrange_forecasts(files: FilesTable, axes: ForecastAxes, options: CombineOpt
     dims = [*(axes.name(role) for role in (RUN, LEAD, MEMBER)), *axes.further(options)]
     found: list[LabelBoxes] = []
     for numbers in _files_by_variables(files):
-        if len({tuple(files.kind_of(number).data_names()) for number in numbers}) > 1:
-            boxes = _place(files, numbers, dims, replace(options, overlap="last"))
-            if boxes.has_overlaps:
-                found += [
-                    replace(_place(files, own, dims, options), names=names)
-                    for names, own in _variables_by_files(files, numbers)
-                ]
-                continue
-        found.append(_place(files, numbers, dims, options))
+        if len({tuple(files.kind_of(number).data_names()) for number in numbers}) == 1:
+            found.append(_place(files, numbers, dims, options))
+            continue
+        boxes = _place(files, numbers, dims, replace(options, overlap="last"))
+        if not boxes.has_overlaps:
+            found.append(boxes)
+            continue
+        for names, own in _variables_by_files(files, numbers):
+            found.append(replace(_place(files, own, dims, options), names=names))
     return Merged(tuple(found))
 
 
