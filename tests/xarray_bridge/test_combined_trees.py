@@ -345,3 +345,46 @@ class TestArchive:
         assert set(tree.insitu.explain(reduction="mean", dim="scanline").variables) == set(tree.insitu.virtual)
         with pytest.raises(insitu.errors.VariableError, match="Groups have it: PRODUCT/methane"):
             tree.insitu.explain("methane")
+
+
+@pytest.mark.parametrize("expect", [{"time": "1D"}, "1D"])
+def test_overlaps_and_gaps_beside_a_grid_that_all_files_have(tmp_path: Path, expect: Any) -> None:
+    """A group that is merged has no labels that are chosen or expected."""
+    files = []
+    for number, first in enumerate((0, 1, 5)):
+        days = np.arange(first, first + 2).astype("timedelta64[D]") + np.datetime64("2000-01-01", "ns")
+        root = xr.Dataset({"tas": ("time", np.full(2, float(number)))}, {"time": days})
+        below = xr.Dataset({"flag": ("time", np.full(2, 10.0 + number))})
+        grid = xr.Dataset({"area": ("cell", np.arange(3.0))})
+        files.append(tmp_path / f"{number}.nc")
+        xr.DataTree.from_dict({"/": root, "/quality": below, "/grid": grid}).to_netcdf(files[-1])
+    merged = {"grid": {"combine": "nested", "concat_dim": None}}
+
+    def open_anew(chosen: Sequence[Path]) -> xr.DataTree:
+        return insitu.open_mfdatatree(chosen, overlap="last", expect=expect, by_group=merged)
+
+    target = tmp_path / "a.insitu"
+    tree = open_anew(files)
+    xr.testing.assert_equal(
+        tree["grid"].to_dataset(inherit=False).load(), xr.Dataset({"area": ("cell", np.arange(3.0))})
+    )
+    np.testing.assert_array_equal(tree["tas"], [0, 1, 1, np.nan, np.nan, 2, 2])
+    np.testing.assert_array_equal(tree["quality/flag"], [10, 11, 11, np.nan, np.nan, 12, 12])
+    open_anew(files[:2]).insitu.save(target)
+    insitu.Archive.open(target).append([files[2]])
+    xr.testing.assert_identical(insitu.open_datatree(target).load(), open_anew(files).load())
+
+
+def test_labels_are_expected_of_the_groups_that_have_them(tmp_path: Path) -> None:
+    files = []
+    for first in (0, 3):
+        days = np.array([first]).astype("timedelta64[D]") + np.datetime64("2000-01-01", "ns")
+        files.append(tmp_path / f"{first}.nc")
+        fields = xr.Dataset({"tas": ("time", [float(first)])}, {"time": days})
+        rays = xr.Dataset({"dbz": ("ray", [1.0 + first])}, {"ray": [first]})
+        xr.DataTree.from_dict({"/fields": fields, "/rays": rays}).to_netcdf(files[-1])
+    tree = insitu.open_mfdatatree(files, expect={"time": "1D"})
+    np.testing.assert_array_equal(tree["fields/tas"], [0, np.nan, np.nan, 3])
+    assert tree["rays/ray"].values.tolist() == [0, 3]
+    with pytest.raises(CombineError, match="expect= names 'level', along which no group"):
+        insitu.open_mfdatatree(files, expect={"level": 1})
