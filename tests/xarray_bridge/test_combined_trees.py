@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import xarray as xr
 
@@ -128,6 +129,9 @@ class TestProducts:
         assert tree["PRODUCT"].time.values.tolist() == [0, 1, 2, 3]
         fit = tree["PRODUCT/SUPPORT_DATA/DETAILED_RESULTS/fit"].values
         assert [bool(np.isnan(step).any()) for step in fit] == [False, False, True, True]
+        hidden = tree.insitu.files["/PRODUCT"]
+        assert hidden.shadowed.isna().all()
+        assert hidden.labels.isna().all()
         with xr.open_datatree(files[-1], engine="netcdf4") as corrected:
             np.testing.assert_array_equal(tree["PRODUCT/methane"].values[1], corrected["PRODUCT/methane"].values[0])
 
@@ -155,12 +159,32 @@ class TestLackingGroups:
         with xr.open_datatree(files[0]) as first, xr.open_datatree(files[2]) as last:
             path = "PRODUCT/SUPPORT_DATA/DETAILED_RESULTS"
             expected = BY_COORDS([first[path].to_dataset(), last[path].to_dataset()]).reindex(time=[0, 1, 2]).load()
-        assert tree.insitu.files[f"/{path}"] == [str(files[0]), str(files[2])]
+        assert tree.insitu.files[f"/{path}"].url.tolist() == [str(files[0]), str(files[2])]
         xr.testing.assert_identical(tree[path].to_dataset().load(), expected)
         assert tree[f"{path}/counts"].dtype == np.float64
         tree.insitu.save(tmp_path / "x.insitu")
         xr.testing.assert_identical(insitu.open_datatree(tmp_path / "x.insitu").load(), tree.load())
         assert "it has no group" in tree.insitu.report().groups[f"/{path}"].left_out[str(files[1])]
+
+    def test_tables_of_files(self, tmp_path: Path) -> None:
+        """By group what `ds.insitu.files` says of it, with the labels that it inherits; of a saved tree, too."""
+        files = [write_swath_product(tmp_path / f"{number}.nc", number, number != 1) for number in range(3)]
+        tree = insitu.open_mfdatatree(files)
+        tree.insitu.save(tmp_path / "x.insitu")
+        path = "PRODUCT/SUPPORT_DATA/DETAILED_RESULTS"
+        product = insitu.open_mfdataset(files, group="PRODUCT")
+        for one in (tree, insitu.open_datatree(tmp_path / "x.insitu")):
+            tables = one.insitu.files
+            assert list(tables) == ["/PRODUCT", f"/{path}"]
+            pandas.testing.assert_frame_equal(tables["/PRODUCT"], product.insitu.files)
+            details = tables[f"/{path}"]
+            assert details[["time_first", "time_last", "labels", "shadowed"]].to_numpy().tolist() == [
+                [0, 0, 1, 0],
+                [2, 2, 1, 0],
+            ]
+            assert details["size"].tolist() == [files[number].stat().st_size for number in (0, 2)]
+        part = tree.isel(time=[2])
+        assert part.insitu.files["/PRODUCT"].url.tolist() == [str(files[2])]
 
     def test_a_step_of_a_new_dimension_stays(self, tmp_path: Path) -> None:
         files = [write_odim(tmp_path / f"{number}.h5", number, (1,) if number == 1 else (1, 2)) for number in range(3)]

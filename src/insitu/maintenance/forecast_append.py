@@ -159,8 +159,8 @@ class _Boxes:
             held |= {(url, *about) for url, about in recipe.shadowed.items()}
         owners = {}
         for name in {**self.present[SAVED], **self.present[NEW]}:
-            present = [each.get(name, nothing) for each in self.present]
-            owners[name] = self._choose_owner(name, *present, held, recipe.options.combine.overlap, target)
+            saved, new = (each.get(name, nothing) for each in self.present)
+            owners[name] = self._choose_owner(name, saved, new, held, recipe.options.combine.overlap, target)
         return owners
 
     def _choose_owner(
