@@ -87,6 +87,17 @@ def test_only_one_file_of_a_kind_is_scanned(tmp_path: Path, monkeypatch: pytest.
         same_values(ds, open_with_cfgrib(paths))
 
 
+@pytest.mark.parametrize("kind", ["idx", "index"])
+def test_a_file_of_another_run_than_its_index_says(tmp_path: Path, kind: str) -> None:
+    """It was replaced, and its index was not: what counts is in the file."""
+    paths = write_runs(tmp_path, [(run, lead) for run in range(0, 12, 3) for lead in (0, 3)])
+    indexes = indexes_of(paths, kind)
+    Path(paths[4]).write_bytes(b"".join(field.message() for field in fields_of(30, 0)))
+    expected = open_with_cfgrib(paths)
+    assert expected.sizes["time"] == 5
+    same_values(insitu.open_forecasts(indexes).load(), expected)
+
+
 def test_control_and_perturbed_members(tmp_path: Path) -> None:
     paths = {
         member: [write_grib(tmp_path / f"m{member}r{run}.grib2", [Field(run, 3, "TMP", member)]) for run in (0, 3)]

@@ -2,13 +2,15 @@
 
 Indexes of one kind say the same but for the run and the offsets, so one of them is scanned, with a
 look at its GRIB file, and counts for all. Of the other GRIB files the header of the last message is
-read: it ends where the file ends, or the index belongs to another file. Each message is held beside
+read: it ends where the file ends, or the index belongs to another file, and it is of the run that the
+index says, or the file is scanned by itself. Each message is held beside
 the grid and the parameter that are expected when its values are read.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -25,8 +27,10 @@ from insitu.sources.protocol import ByteSource
 __all__ = ["check_last_message", "outline_grib_index"]
 
 _LINE = re.compile(rb"^[0-9.]+:([0-9]+):d=([0-9]{8,12}):(.*)$", re.MULTILINE)
-HEAD = 16
-"""Bytes in which a message says how long it is."""
+HEAD = 35
+"""Bytes in which a message says how long it is, and in GRIB2 when its run began: sections 0 and 1."""
+_RUN = struct.Struct(">28xH5B")
+"""Year to second in section 1 of GRIB2, octets 13 to 19."""
 AT_ONCE = 1 << 16
 """Bytes of a file that are read before it is known to be an index."""
 GRIB2 = 2
@@ -64,12 +68,14 @@ def outline_grib_index(url: str, storage_options: Mapping[str, Any] | None) -> F
         size = file.size()
         if lengths is None:
             lengths = [end - begin for begin, end in zip(offsets, [*offsets[1:], size], strict=True)]
-        edition = check_last_message(file.read, offsets[-1], lengths[-1], size, url)
-        return FileOutline((kind, edition), run, offsets, lengths, file.describe()) if edition == GRIB2 else None
+        head = check_last_message(file.read, offsets[-1], lengths[-1], size, url)
+        if head[7] != GRIB2 or _run_of_message(head) != run:  # of another run than the index says: by its own keys
+            return None
+        return FileOutline((kind, GRIB2), run, offsets, lengths, file.describe())
 
 
-def check_last_message(read: Callable[[int, int], bytes], offset: int, length: int, size: int, index: str) -> int:
-    """Return the edition of the last message of a file.
+def check_last_message(read: Callable[[int, int], bytes], offset: int, length: int, size: int, index: str) -> bytes:
+    """Return the first bytes of the last message of a file.
 
     Parameters
     ----------
@@ -89,7 +95,7 @@ def check_last_message(read: Callable[[int, int], bytes], offset: int, length: i
     own = message_length(head) if head[:4] == b"GRIB" else -1
     fits = length - PADDING < own <= length and offset + own <= size
     if fits and (own == length or b"GRIB" not in read(offset + own, length - own)):  # padding, but no further message
-        return head[7]
+        return head
     if own > 0 and offset + own > size:
         why = f"its last message, at {offset}, has {own:,} bytes, and the file ends after {size - offset:,}"
     elif own > 0:
@@ -146,6 +152,15 @@ def _is_increasing(offsets: Sequence[int]) -> bool:
 def _intern(words: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return equal words as one object, so that ten thousand files hold them once."""
     return words
+
+
+def _run_of_message(head: bytes) -> int | None:
+    """Return the reference time of a message, as that of an index; None if it is no date."""
+    year, month, day, hour, minute, _ = _RUN.unpack(head)
+    try:
+        return parse_moment(f"{year:04}{month:02}{day:02}", f"{hour:02}{minute:02}")
+    except FormatError:
+        return None
 
 
 @lru_cache(maxsize=65536)
