@@ -27,7 +27,7 @@ from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
 from insitu.combining.file_names import labels_of_files
-from insitu.combining.file_ranges import find_unused_sources
+from insitu.combining.file_ranges import find_shadowed_sources
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
@@ -204,7 +204,7 @@ def combine_portion(
     axes = ForecastAxes.of(recipe.options.combine)
     if axes is not None:
         lost = find(find_shadowed(arrangement))
-        shadowed = {url: (each.size, each.modified) for url, each in find_unused_sources(lost, member).items()}
+        shadowed = find_shadowed_sources(lost, member) if lost else {}
         return axes.finish(member), replace(recipe, shadowed=shadowed) if shadowed else recipe
     found = PlacedFiles.of(arrangement, files, member, recipe.options.combine)
     return member, recipe if found is None else replace(recipe, files=found[0], placed=found[1])

@@ -16,8 +16,9 @@ import numpy as np
 from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
+from insitu.sources.redaction import redact_url
 
-__all__ = ["FileLayout", "Span", "find_unused_sources", "select_range"]
+__all__ = ["FileLayout", "Span", "find_shadowed_sources", "select_range"]
 
 Span = tuple[int, int]
 CELLS_AT_ONCE = 1 << 18
@@ -118,11 +119,18 @@ def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
     return found
 
 
-def find_unused_sources(members: Iterable[Member], whole: Member) -> dict[str, Source]:
-    """Return the sources, by URL, of which members have something, and what was made of them has nothing."""
+def find_shadowed_sources(members: Iterable[Member], whole: Member) -> dict[str, tuple[int | None, float | None]]:
+    """Return the sources of which members have something, and what was made of them has nothing: URL without
+    credentials, size and time of the object.
+    """
     used = FileLayout.of(tree_from_member(whole)).sources
     found = (FileLayout.of(tree_from_member(member)).sources for member in members)
-    return {url: source for sources in found for url, source in sources.items() if url not in used}
+    return {
+        redact_url(url): (source.size, source.modified)
+        for sources in found
+        for url, source in sources.items()
+        if url not in used
+    }
 
 
 def select_range(member: Member, dim: str, span: Span) -> Member:

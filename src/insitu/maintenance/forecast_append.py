@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.file_ranges import FileLayout, find_unused_sources
+from insitu.combining.file_ranges import FileLayout, find_shadowed_sources
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
@@ -24,6 +24,7 @@ from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import make_loader
+from insitu.sources.redaction import redact_url
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport
@@ -86,8 +87,7 @@ def append_forecasts(
             return AppendReport(target, dim, 0, (), skipped)
         joined = boxes.join(owners, recipe, load)
         if boxes.has_conflicts():  # of files of which nothing is left only the recipe knows
-            unused = find_unused_sources(boxes.members, joined)
-            shadowed = {url: (each.size, each.modified) for url, each in unused.items()}
+            shadowed = find_shadowed_sources(boxes.members, joined)
             recipe = replace(recipe, shadowed={**recipe.shadowed, **shadowed})
         whole = axes.finish(joined)
         tree = tree_from_member(whole, opened.tree.groups)
@@ -155,7 +155,7 @@ class _Boxes:
         held: set[tuple[str, int | None, float | None]] = set()
         if self.has_conflicts():
             sources = FileLayout.of(tree_from_member(self.members[SAVED])).sources.values()
-            held = {(each.url, each.size, each.modified) for each in sources}
+            held = {(redact_url(each.url), each.size, each.modified) for each in sources}
             held |= {(url, *about) for url, about in recipe.shadowed.items()}
         owners = {}
         for name in {**self.present[SAVED], **self.present[NEW]}:
@@ -176,7 +176,7 @@ class _Boxes:
         both = np.argwhere(saved & new)
         for cell in both:
             one, other = (self._sources_at(name, number, cell) for number in (SAVED, NEW))
-            is_held = bool(other) and all((each.url, each.size, each.modified) in held for each, _ in other)
+            is_held = bool(other) and all((redact_url(each.url), each.size, each.modified) in held for each, _ in other)
             if one == other or is_held or overlap == "first":
                 owner[tuple(cell)] = SAVED
             elif overlap == "newest":
