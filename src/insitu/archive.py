@@ -208,7 +208,8 @@ class Archive:
         combine = options.combine
         if many is None:
             is_joined = combine.combine != "by_coords" or combine.concat_dim is not None or combine.places_labels
-            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple))) or bool(combine.forecasts)
+            many = is_many(urls) or (is_joined and isinstance(urls, (list, tuple)))
+            many = many or combine.places_labels or bool(combine.forecasts)
         nested = expand_paths(urls, storage_options) if many else [one_location(urls)]
         pairs = list(iter_positions(nested))
         if not pairs:
@@ -626,6 +627,13 @@ class Archive:
                 "overlap= cannot be given for an append to forecasts or a tree",
                 url=target,
                 hint="Combine the archive anew with it, then save",
+            )
+        if recipe.options.combine.expect is not None and recipe.placed is None and not is_collection:
+            raise UnsupportedError(
+                "files cannot be added where labels are expected, and files are joined along a dimension from their "
+                "names or attributes",
+                url=target,
+                hint="Combine the archive anew: insitu.open_mfdataset(..., expect=...), then save",
             )
         if overlap is not None or recipe.placed is not None:
             return self._append_placed(given, dim, overlap, relative, errors, progress, parallel)

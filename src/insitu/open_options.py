@@ -341,7 +341,12 @@ class CombineOptions:
             if follows_pattern(path, pattern)
             for name, value in options.items()
         }
-        return replace(self, by_group=None, **given) if self.by_group else self
+        if not self.by_group:
+            return self
+        own = replace(self, by_group=None, **given)
+        if own.combine == "nested" and own.concat_dim is None:  # merged: no label is taken from one of several files
+            own = replace(own, overlap=None, expect=None)
+        return own
 
 
 def follows_pattern(path: str, pattern: str) -> bool:

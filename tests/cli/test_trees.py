@@ -5,6 +5,7 @@ Modules: cli/scan.py, cli/append.py
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -51,6 +52,11 @@ def test_scan_append_drop_refresh(swaths: list[Path], tmp_path: Path, workers: t
     assert_holds(target, swaths[1:3])
     assert "2 sources: 2 ok" in run("check", target).stdout
     assert "PRODUCT/SUPPORT_DATA/DETAILED_RESULTS/" in run("info", target).stdout
+    rows = json.loads(run("info", target, "--files", "--json").stdout)
+    assert list(rows) == ["PRODUCT", FIT.rpartition("/")[0]]
+    assert [(row["url"], row["time_first"]) for row in rows["PRODUCT"]] == [(str(swaths[1]), 1), (str(swaths[2]), 2)]
+    assert [(row["url"], row["time_first"]) for row in rows[FIT.rpartition("/")[0]]] == [(str(swaths[2]), 2)]
+    assert "/PRODUCT\n" in run("info", target, "--files").stdout
 
 
 def test_options_by_group(tmp_path: Path) -> None:

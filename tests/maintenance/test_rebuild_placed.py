@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import xarray as xr
 from hypothesis import given
@@ -225,3 +226,42 @@ class TestGaps:
             kept.files.append(kept.path(name))
             kept.archive.append([kept.path(name)])
             kept.check()
+
+
+def write_days(folder: Path, name: str, first: int, days: int, value: int = 0) -> str:
+    """Write a file of some days, perhaps of none."""
+    times = np.arange(first, first + days).astype("timedelta64[D]") + np.datetime64("2000-01-01", "ns")
+    data = xr.Dataset({"tas": (("time", "x"), np.full((days, 2), value))}, {"time": times})
+    data.to_netcdf(folder / name)
+    return str(folder / name)
+
+
+def test_files_without_labels_are_an_archive_that_grows(tmp_path: Path) -> None:
+    empty = [write_days(tmp_path, f"{number}.nc", 0, 0) for number in range(2)]
+    late = write_days(tmp_path, "late.nc", 3, 2)
+    with insitu.open_mfdataset(empty, overlap="last") as ds:
+        xr.testing.assert_identical(ds.load(), xr.open_dataset(empty[0]).load())
+    options = {"combine": "nested", "concat_dim": "time", "overlap": "last"}
+    target = str(tmp_path / "a.insitu")
+    insitu.open_mfdataset(empty, **options).insitu.save(target)
+    insitu.Archive.open(target).append([late])
+    xr.testing.assert_equal(insitu.open_dataset(target).load(), xr.open_dataset(late).load())
+
+
+def test_one_file_has_the_labels_that_are_expected(tmp_path: Path) -> None:
+    parts = [xr.open_dataset(write_days(tmp_path, f"{first}.nc", first, 2)) for first in (0, 4)]
+    whole = xr.concat(parts, "time")
+    whole.to_netcdf(tmp_path / "one.nc")
+    found = insitu.Archive.open(tmp_path / "one.nc", expect="1D").dataset().load()
+    xr.testing.assert_equal(found, whole.resample(time="1D").asfreq())
+
+
+def test_expected_labels_beside_labels_of_names_are_not_appended_to(tmp_path: Path) -> None:
+    """Where such files are is not recorded, and days between the old and the new ones would be left out."""
+    files = [write_days(tmp_path, f"m{model}_{day}.nc", day, 1) for model in (1, 2) for day in (0, 2)]
+    target = str(tmp_path / "a.insitu")
+    insitu.open_mfdataset(files, concat_dim={"m": r"m(\d)_"}, expect="1D").insitu.save(target)
+    more = [write_days(tmp_path, f"m{model}_6.nc", 6, 1) for model in (1, 2)]
+    with pytest.raises(UnsupportedError, match="cannot be added where labels are expected"):
+        insitu.Archive.open(target).append(more)
+    assert insitu.open_dataset(target).sizes["time"] == 3

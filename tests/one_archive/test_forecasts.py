@@ -127,7 +127,7 @@ def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
     xr.testing.assert_identical(insitu.open_dataset(target).load(), newest)
     insitu.Archive.open(target).rollback()
     other = write_runs(tmp_path / "other", [(12, 3), (15, 3)])
-    with pytest.raises(CombineError, match=r"holds time 2024-02-28T12.*already, from another file"):
+    with pytest.raises(CombineError, match=r"holds .* at time 2024-02-28T12.*already, from another file"):
         insitu.Archive.open(target).append(other, "time")
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
 
@@ -158,6 +158,109 @@ def test_a_corrected_file_counts_as_the_rule_says(tmp_path: Path, overlap: str) 
     )
     xr.testing.assert_identical(found, anew)
     assert (found.t[1, 1] == 5).all() == (overlap == "last")
+    np.testing.assert_array_equal(found.sp, open_with_cfgrib(paths).sp)  # of which there is no correction
+
+
+@pytest.mark.parametrize("are_appended", [False, True])
+@pytest.mark.parametrize("kind", ["grib2", "idx"])
+def test_files_that_are_shadowed_are_not_taken_again(tmp_path: Path, kind: str, are_appended: bool) -> None:
+    """The job that appends the same week again changes nothing: of one file another one gives all, of one a part."""
+    paths = [
+        write_grib(tmp_path / "a.grib2", [Field(0, 0, "TMP")]),
+        write_grib(tmp_path / "b.grib2", [Field(3, 0, "TMP"), Field(3, 3, "TMP")]),
+    ]
+    for number, (run, lead) in enumerate([(0, 0), (3, 3)]):
+        paths.append(write_grib(tmp_path / f"new{number}.grib2", [Field(run, lead, "TMP")]))
+        Path(paths[-1]).write_bytes(Field(run, lead, "TMP").message(np.full(12, 5.0 + number)))
+    given = paths if kind == "grib2" else indexes_of(paths, kind)
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(given[:2] if are_appended else given, overlap="last").insitu.save(target)
+    if are_appended:
+        insitu.Archive.open(target).append(given[2:])
+    before = insitu.open_dataset(target).load()
+    assert (before.t[0, 0] == 5).all()
+    assert (before.t[1, 1] == 6).all()
+    assert insitu.open_dataset(target).insitu.files["shadowed"].isna().all()  # of how much was not recorded
+    assert insitu.Archive.open(target).append(given).steps == 0
+    xr.testing.assert_identical(insitu.open_dataset(target).load(), before)
+
+
+def write_variables(folder: Path, name: str, cells: list[tuple[int, int]]) -> list[str]:
+    return [write_grib(folder / f"{name}_{run}_{lead}.grib2", [Field(run, lead, name)]) for run, lead in cells]
+
+
+@pytest.mark.parametrize("order", [("TMP", "PRES"), ("PRES", "TMP")])
+def test_files_of_one_variable_each_are_appended_one_after_another(tmp_path: Path, order: tuple[str, str]) -> None:
+    """A file takes nothing from those of another variable, and does not count as being there for them."""
+    cells = [(0, 0), (0, 3), (3, 0), (3, 3)]
+    target = str(tmp_path / "a.insitu")
+    paths = write_variables(tmp_path, order[0], cells[:2])
+    insitu.open_forecasts(paths).insitu.save(target)
+    for name, new in ((order[1], cells[:3]), (order[0], cells[2:]), (order[1], cells[3:])):
+        more = write_variables(tmp_path, name, new)
+        done = insitu.Archive.open(target).append(more, "time")
+        assert sorted(done.added) == sorted(more)
+        paths += more
+        xr.testing.assert_identical(insitu.open_dataset(target).load(), insitu.open_forecasts(paths).load())
+    same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+    again = insitu.Archive.open(target).append(paths, "time")
+    assert again.steps == 0
+    assert sorted(again.skipped) == sorted(paths)
+
+
+def test_variables_of_a_lead_time_come_from_several_files(tmp_path: Path) -> None:
+    """Files share variables, but no two have the same one of a run and a lead time."""
+    paths = [
+        write_grib(tmp_path / "both.grib2", [Field(0, 0, "TMP"), Field(0, 0, "PRES")]),
+        *write_variables(tmp_path, "TMP", [(0, 3)]),
+        *write_variables(tmp_path, "PRES", [(0, 3)]),
+    ]
+    fields = [field for name in ("TMP", "PRES") for field in write_variables(tmp_path / "one", name, [(0, 0), (0, 3)])]
+    expected = open_with_cfgrib(fields)
+    same_values(insitu.open_forecasts(paths).load(), expected)
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(paths[:2]).insitu.save(target)
+    insitu.Archive.open(target).append(paths[2:], "time")
+    same_values(insitu.open_dataset(target).load(), expected)
+    with pytest.raises(CombineError, match=r"both have time 2024-02-28, step"):
+        insitu.open_forecasts([*paths, *write_variables(tmp_path / "other", "TMP", [(0, 0)])])
+
+
+def write_table(path: Path, run: int, leads: list[int], value: float, **attrs: str) -> str:
+    """Write a NetCDF file of one run with CF's standard names."""
+    times = np.array([run], "timedelta64[h]") + np.datetime64("2024-01-01", "ns")
+    table = xr.Dataset(
+        {"tas": (("time", "step", "x"), np.full((1, len(leads), 2), value))},
+        {"time": ("time", times, {"standard_name": "forecast_reference_time"}),
+         "step": ("step", np.array(leads, "timedelta64[h]").astype("timedelta64[ns]"),
+                  {"standard_name": "forecast_period"})},
+        attrs,
+    )  # fmt: skip
+    table.to_netcdf(path)
+    return str(path)
+
+
+def test_expected_labels_are_expected_of_what_is_appended(tmp_path: Path) -> None:
+    files = [write_table(tmp_path / f"{run}.nc", run, leads, run) for run, leads in ((0, [0, 6]), (12, [0, 6]))]
+    late = write_table(tmp_path / "late.nc", 24, [0, 18], 24)
+    expect = {"time": "6h", "step": "6h"}
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(files, expect=expect).insitu.save(target)
+    insitu.Archive.open(target).append([late])
+    found = insitu.open_dataset(target).load()
+    assert dict(found.sizes) == {"time": 5, "step": 4, "x": 2}
+    xr.testing.assert_identical(found, insitu.open_forecasts([*files, late], expect=expect).load())
+
+
+def test_newest_by_attributes_is_not_decided_by_times_of_objects(tmp_path: Path) -> None:
+    first = write_table(tmp_path / "a.nc", 0, [0, 6], 1, date_created="2024-02-02")
+    other = write_table(tmp_path / "b.nc", 0, [0, 6], 2, date_created="2024-01-01")
+    assert (insitu.open_forecasts([first, other], overlap="newest").tas == 1).all()
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts([first], overlap="newest").insitu.save(target)
+    with pytest.raises(CombineError, match="which file was written last is said by 'date_created' of each"):
+        insitu.Archive.open(target).append([other])
+    assert (insitu.open_dataset(target).tas == 1).all()
 
 
 class TestStandardNames:

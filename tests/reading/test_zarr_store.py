@@ -148,6 +148,27 @@ def test_xarray_reads_the_same(tmp_path: Path) -> None:
                 xr.testing.assert_equal(shown.load(), expected.load())
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_trees_are_opened_by_zarr(tmp_path: Path, zarr_format: int) -> None:
+    """Also with groups between whose arrays others lie: what one group holds stands together."""
+    xr = pytest.importorskip("xarray")
+    path = tmp_path / "tree.h5"
+    with h5py.File(path, "w") as made:
+        for number, name in enumerate(("b/a", "b/c/deep/values", "a/c/values", "b/values", "c", "b-c/values", "a/z")):
+            made[name] = np.arange(5) + number
+        made.create_group("a/empty/emptier").attrs["word"] = "x"
+    tree = insitu.open_datatree(path)
+    for consolidated in (True, False):
+        store = insitu.zarr_store(path, zarr_format=zarr_format)
+        with xr.open_datatree(store, engine="zarr", consolidated=consolidated) as shown:
+            xr.testing.assert_identical(shown.load(), tree.load())
+    shown = zarr.open_group(insitu.zarr_store(path, zarr_format=zarr_format), mode="r", use_consolidated=True)
+    assert {name for name, _ in shown.members(max_depth=None)} == {
+        *("a", "a/c", "a/c/values", "a/empty", "a/empty/emptier", "a/z", "b", "b/a", "b/c", "b/c/deep"),
+        *("b/c/deep/values", "b/values", "b-c", "b-c/values", "c"),
+    }
+
+
 def test_a_mosaic_with_packings_times_and_text(tmp_path: Path) -> None:
     """Files that differ, combined and saved: meant values, whatever the client."""
     xr = pytest.importorskip("xarray")

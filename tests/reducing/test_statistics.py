@@ -63,6 +63,25 @@ def test_a_name_is_declared_once() -> None:
         _ = STATISTICS["mode"]
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_quantiles_of_columns_with_gaps_are_those_of_numpy(dtype: str) -> None:
+    """NumPy takes the columns one by one; here those with as many values are taken at once."""
+    random = np.random.default_rng(3)
+    values = random.normal(280, 30, (19, 7, 5)).astype(dtype)
+    values[random.random(values.shape) < 0.3] = np.nan
+    values[:, 2, 1], values[4, 3, 3], values[5, 3, 3] = np.nan, np.inf, -np.inf
+    compute = STATISTICS["quantile"].compute
+    assert compute is not None
+    for given in (values, values[:, 2:], values[:, 2:, 1:], np.where(np.isnan(values), np.float16(1), values)):
+        for q in (0.9, [0.0, 0.25, 0.5, 1.0]):
+            for axes in ((0,), (1, 2), (2, 0), (0, 1, 2)):
+                found = compute(given, axes, ReductionRules(q=q), True)
+                expected = np.nanquantile(given, np.asarray(q), axis=axes, keepdims=True)
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found, expected)
+
+
 @pytest.fixture
 def rms() -> Iterator[None]:
     """The root mean square, for one test."""

@@ -73,6 +73,17 @@ def test_appended_files_are_labelled_by_the_recipe(files: list[str], tmp_path: P
     xr.testing.assert_identical(insitu.open_dataset(target).load(), every.load())
 
 
+@pytest.mark.parametrize("first", [2, 3])
+def test_appended_labels_come_last_in_any_order(files: list[str], tmp_path: Path, first: int) -> None:
+    """Such files are in the order of the list, also where labels have another one."""
+    target, rules = tmp_path / "a.insitu", {"time": "attr:issued"}
+    order = [files[number] for number in (1, 3, 0, 2)]
+    insitu.open_mfdataset(order[:first], concat_dim=rules).insitu.save(target)
+    insitu.Archive.open(str(target)).append(order[first:], "time")
+    every = insitu.open_mfdataset(order, concat_dim=rules)
+    xr.testing.assert_identical(insitu.open_dataset(target).load(), every.load())
+
+
 def test_a_file_without_the_label(files: list[str], tmp_path: Path) -> None:
     other = str(tmp_path / "z.nc")
     xr.Dataset({"tas": ("x", [8.0, 1.0])}, {"x": [0, 1]}, {"sourceid": "c"}).to_netcdf(other)

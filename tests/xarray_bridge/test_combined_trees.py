@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import xarray as xr
 
@@ -128,6 +129,9 @@ class TestProducts:
         assert tree["PRODUCT"].time.values.tolist() == [0, 1, 2, 3]
         fit = tree["PRODUCT/SUPPORT_DATA/DETAILED_RESULTS/fit"].values
         assert [bool(np.isnan(step).any()) for step in fit] == [False, False, True, True]
+        hidden = tree.insitu.files["/PRODUCT"]
+        assert hidden.shadowed.isna().all()
+        assert hidden.labels.isna().all()
         with xr.open_datatree(files[-1], engine="netcdf4") as corrected:
             np.testing.assert_array_equal(tree["PRODUCT/methane"].values[1], corrected["PRODUCT/methane"].values[0])
 
@@ -155,12 +159,32 @@ class TestLackingGroups:
         with xr.open_datatree(files[0]) as first, xr.open_datatree(files[2]) as last:
             path = "PRODUCT/SUPPORT_DATA/DETAILED_RESULTS"
             expected = BY_COORDS([first[path].to_dataset(), last[path].to_dataset()]).reindex(time=[0, 1, 2]).load()
-        assert tree.insitu.files[f"/{path}"] == [str(files[0]), str(files[2])]
+        assert tree.insitu.files[f"/{path}"].url.tolist() == [str(files[0]), str(files[2])]
         xr.testing.assert_identical(tree[path].to_dataset().load(), expected)
         assert tree[f"{path}/counts"].dtype == np.float64
         tree.insitu.save(tmp_path / "x.insitu")
         xr.testing.assert_identical(insitu.open_datatree(tmp_path / "x.insitu").load(), tree.load())
         assert "it has no group" in tree.insitu.report().groups[f"/{path}"].left_out[str(files[1])]
+
+    def test_tables_of_files(self, tmp_path: Path) -> None:
+        """By group what `ds.insitu.files` says of it, with the labels that it inherits; of a saved tree, too."""
+        files = [write_swath_product(tmp_path / f"{number}.nc", number, number != 1) for number in range(3)]
+        tree = insitu.open_mfdatatree(files)
+        tree.insitu.save(tmp_path / "x.insitu")
+        path = "PRODUCT/SUPPORT_DATA/DETAILED_RESULTS"
+        product = insitu.open_mfdataset(files, group="PRODUCT")
+        for one in (tree, insitu.open_datatree(tmp_path / "x.insitu")):
+            tables = one.insitu.files
+            assert list(tables) == ["/PRODUCT", f"/{path}"]
+            pandas.testing.assert_frame_equal(tables["/PRODUCT"], product.insitu.files)
+            details = tables[f"/{path}"]
+            assert details[["time_first", "time_last", "labels", "shadowed"]].to_numpy().tolist() == [
+                [0, 0, 1, 0],
+                [2, 2, 1, 0],
+            ]
+            assert details["size"].tolist() == [files[number].stat().st_size for number in (0, 2)]
+        part = tree.isel(time=[2])
+        assert part.insitu.files["/PRODUCT"].url.tolist() == [str(files[2])]
 
     def test_a_step_of_a_new_dimension_stays(self, tmp_path: Path) -> None:
         files = [write_odim(tmp_path / f"{number}.h5", number, (1,) if number == 1 else (1, 2)) for number in range(3)]
@@ -321,3 +345,46 @@ class TestArchive:
         assert set(tree.insitu.explain(reduction="mean", dim="scanline").variables) == set(tree.insitu.virtual)
         with pytest.raises(insitu.errors.VariableError, match="Groups have it: PRODUCT/methane"):
             tree.insitu.explain("methane")
+
+
+@pytest.mark.parametrize("expect", [{"time": "1D"}, "1D"])
+def test_overlaps_and_gaps_beside_a_grid_that_all_files_have(tmp_path: Path, expect: Any) -> None:
+    """A group that is merged has no labels that are chosen or expected."""
+    files = []
+    for number, first in enumerate((0, 1, 5)):
+        days = np.arange(first, first + 2).astype("timedelta64[D]") + np.datetime64("2000-01-01", "ns")
+        root = xr.Dataset({"tas": ("time", np.full(2, float(number)))}, {"time": days})
+        below = xr.Dataset({"flag": ("time", np.full(2, 10.0 + number))})
+        grid = xr.Dataset({"area": ("cell", np.arange(3.0))})
+        files.append(tmp_path / f"{number}.nc")
+        xr.DataTree.from_dict({"/": root, "/quality": below, "/grid": grid}).to_netcdf(files[-1])
+    merged = {"grid": {"combine": "nested", "concat_dim": None}}
+
+    def open_anew(chosen: Sequence[Path]) -> xr.DataTree:
+        return insitu.open_mfdatatree(chosen, overlap="last", expect=expect, by_group=merged)
+
+    target = tmp_path / "a.insitu"
+    tree = open_anew(files)
+    xr.testing.assert_equal(
+        tree["grid"].to_dataset(inherit=False).load(), xr.Dataset({"area": ("cell", np.arange(3.0))})
+    )
+    np.testing.assert_array_equal(tree["tas"], [0, 1, 1, np.nan, np.nan, 2, 2])
+    np.testing.assert_array_equal(tree["quality/flag"], [10, 11, 11, np.nan, np.nan, 12, 12])
+    open_anew(files[:2]).insitu.save(target)
+    insitu.Archive.open(target).append([files[2]])
+    xr.testing.assert_identical(insitu.open_datatree(target).load(), open_anew(files).load())
+
+
+def test_labels_are_expected_of_the_groups_that_have_them(tmp_path: Path) -> None:
+    files = []
+    for first in (0, 3):
+        days = np.array([first]).astype("timedelta64[D]") + np.datetime64("2000-01-01", "ns")
+        files.append(tmp_path / f"{first}.nc")
+        fields = xr.Dataset({"tas": ("time", [float(first)])}, {"time": days})
+        rays = xr.Dataset({"dbz": ("ray", [1.0 + first])}, {"ray": [first]})
+        xr.DataTree.from_dict({"/fields": fields, "/rays": rays}).to_netcdf(files[-1])
+    tree = insitu.open_mfdatatree(files, expect={"time": "1D"})
+    np.testing.assert_array_equal(tree["fields/tas"], [0, np.nan, np.nan, 3])
+    assert tree["rays/ray"].values.tolist() == [0, 3]
+    with pytest.raises(CombineError, match="expect= names 'level', along which no group"):
+        insitu.open_mfdatatree(files, expect={"level": 1})

@@ -139,6 +139,7 @@ class TestMistakes:
         for how, text in (
             ({"instance": 4}, "no instance 4 along 'station': there are 4"),
             ({"instance": "s9"}, "no instances have the label 's9' in 'station_name'"),
+            ({"instance": 1.5}, r"1\.5 is no number of an instance"),
             ({}, "give the number"),
             ({"instance": 1, "label": "s1"}, "give the number"),
             ({"instance": 1, "dim": "profile"}, "no dimension 'profile'"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,11 @@ from insitu.model.description import count_text, detail_notes, format_bytes
 from insitu.open_options import ScanOptions
 from insitu.scanning.scan_url import scan_stored
 from insitu.sources.redaction import redact_url
+
+if TYPE_CHECKING:
+    import pandas
+
+    from insitu.scanning.member import Member
 
 __all__ = ["info"]
 
@@ -96,18 +101,44 @@ def info(
 
 
 def _show_files(url: str, group: str | None, as_text: bool, storage: Mapping[str, Any] | None) -> None:
-    """Print the table of the files behind an archive."""
+    """Print the table of the files behind an archive; of a tree one for each group that has chunks."""
+    tables = _list_files(url, group, storage)
+    if as_text:
+        rows = {path: json.loads(found.to_json(orient="records", date_format="iso")) for path, found in tables.items()}
+        typer.echo(json.dumps(rows[""] if list(rows) == [""] else rows, indent=2))
+        return
+    for path, found in tables.items():
+        if len(tables) > 1 or path:
+            stdout.print(Text(f"/{path}", style="bold"))
+        _print_files(found)
+
+
+def _list_files(url: str, group: str | None, storage: Mapping[str, Any] | None) -> dict[str, pandas.DataFrame]:
+    """Return the table of the files of each group that has chunks, by its path; of an archive without any
+    that of the root.
+    """
     from insitu.archive import Archive
     from insitu.combining.file_list import list_files
     from insitu.scanning.saved_members import tree_from_member
 
     archive = Archive.open(url, many=False, group=group, errors="warn", storage_options=storage)
-    member = archive.member()
-    found = list_files(tree_from_member(member), member.index, archive.recipe_to_save())
-    if as_text:
-        rows = json.loads(found.to_json(orient="records", date_format="iso"))
-        typer.echo(json.dumps(rows, indent=2))
-        return
+    recipe, tables = archive.recipe_to_save(), {}
+    members = {"": archive.member()} if group is not None else dict(archive.all_members())
+    for path, member in members.items():
+        tree = tree_from_member(member)
+        if tree.sources or (recipe is not None and recipe.placed is not None):
+            names = path.split("/") if path else []
+            above = [members["/".join(names[:end])] for end in range(len(names), -1, -1)]
+
+            def labels(dim: str, above: Sequence[Member] = above) -> Any:
+                """Return the labels of a group, or those that it inherits."""
+                return next((found for one in above if (found := one.index(dim)) is not None), None)
+
+            tables[path] = list_files(tree, labels, None if recipe is None else recipe.of_group(path))
+    return tables or {"": list_files(tree_from_member(members[""]), members[""].index, recipe)}
+
+
+def _print_files(found: pandas.DataFrame) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in found.columns:
         heading = f"time ({found.attrs['time']})" if name == "time" else name.replace("_", " ")

@@ -78,14 +78,16 @@ Arrangement = Grid | LabelBoxes | Merged
 def iter_lines(arrangement: Arrangement) -> Iterator[tuple[ConcatDim, list[int]]]:
     """Yield the files that are joined with each other first, in order, and along what.
 
-    Not those of a grid with a hole: what stands for a missing file is made of its neighbours.
+    Not those of a grid with a hole: what stands for a missing file is made of its neighbours. Nor those whose
+    variables go to several places.
     """
     if isinstance(arrangement, Merged):
         for grid in arrangement.grids:
             yield from iter_lines(grid)
         return
     if isinstance(arrangement, LabelBoxes):
-        yield from iter_rows(plan_join(arrangement))
+        if arrangement.names is None:
+            yield from iter_rows(plan_join(arrangement))
         return
     for inner in arrangement.within.values():
         yield from iter_lines(inner)

@@ -3,36 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from insitu.combining.arrange import Arrangement, Merged
 from insitu.combining.arrange_boxes import arrange_in_boxes, rank_files
 from insitu.combining.files_table import FilesTable
+from insitu.combining.label_boxes import LabelBoxes
 from insitu.errors import CombineError
 from insitu.open_options import CombineOptions
 from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
 
-__all__ = ["arrange_forecasts"]
+__all__ = ["arrange_forecasts", "find_shadowed"]
 
 
 def arrange_forecasts(files: FilesTable, axes: ForecastAxes, options: CombineOptions) -> Arrangement:
     """Return files of forecasts as boxes of labels; cells that no file has are holes.
 
     Files that share a variable are in one table, also if each lacks some (precipitation at lead time
-    0). Those of different variables may have the same labels: they are merged.
+    0). Those of different variables may have the same labels: they are merged. Where files of one
+    table overlap, each variable counts for itself: a correction of one shadows no other.
     """
     dims = [*(axes.name(role) for role in (RUN, LEAD, MEMBER)), *axes.further(options)]
-    found = []
+    found: list[LabelBoxes] = []
     for numbers in _files_by_variables(files):
-        labels = {}
-        for dim in dims:
-            own = [files.index(number, dim) for number in numbers]
-            if any(each is None for each in own):
-                number = numbers[next(at for at, each in enumerate(own) if each is None)]
-                raise CombineError(f"the file has no labels along {dim!r}", url=files.urls[number])
-            labels[dim] = [each for each in own if each is not None]
-        rank = rank_files(files, numbers, options.overlap)
-        found.append(arrange_in_boxes(files.urls, numbers, labels, options, dims, rank, may_have_holes=True))
+        if len({tuple(files.kind_of(number).data_names()) for number in numbers}) > 1:
+            boxes = _place(files, numbers, dims, replace(options, overlap="last"))
+            if boxes.has_overlaps:
+                found += [
+                    replace(_place(files, own, dims, options), names=names)
+                    for names, own in _variables_by_files(files, numbers)
+                ]
+                continue
+        found.append(_place(files, numbers, dims, options))
     return Merged(tuple(found))
+
+
+def find_shadowed(arrangement: Arrangement) -> list[int]:
+    """Return the files of which some cells come from others."""
+    found: dict[int, None] = {}
+    for boxes in arrangement.grids if isinstance(arrangement, Merged) else ():
+        if isinstance(boxes, LabelBoxes) and boxes.has_overlaps:
+            lost = boxes.count_given() < boxes.sizes()
+            found |= {boxes.numbers[box]: None for box in np.flatnonzero(lost).tolist()}
+    return list(found)
+
+
+def _place(files: FilesTable, numbers: Sequence[int], dims: Sequence[str], options: CombineOptions) -> LabelBoxes:
+    """Return some files as boxes of their labels."""
+    labels = {}
+    for dim in dims:
+        own = [files.index(number, dim) for number in numbers]
+        if any(each is None for each in own):
+            number = numbers[next(at for at, each in enumerate(own) if each is None)]
+            raise CombineError(f"the file has no labels along {dim!r}", url=files.urls[number])
+        labels[dim] = [each for each in own if each is not None]
+    rank = rank_files(files, numbers, options.overlap)
+    return arrange_in_boxes(files.urls, numbers, labels, options, dims, rank, may_have_holes=True)
+
+
+def _variables_by_files(files: FilesTable, numbers: Sequence[int]) -> list[tuple[frozenset[str], list[int]]]:
+    """Return variables that are in the same files, with these."""
+    holders: dict[str, list[int]] = {}
+    for number in numbers:
+        for name in files.kind_of(number).data_names():
+            holders.setdefault(name, []).append(number)
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name, own in holders.items():
+        alike.setdefault(tuple(own), []).append(name)
+    return [(frozenset(names), list(own)) for own, names in alike.items()]
 
 
 def _files_by_variables(files: FilesTable) -> Sequence[list[int]]:

@@ -22,11 +22,12 @@ from insitu.combining.arrange import (
     place_listed_labels,
     with_inner_grids,
 )
-from insitu.combining.arrange_forecasts import arrange_forecasts
+from insitu.combining.arrange_forecasts import arrange_forecasts, find_shadowed
 from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
 from insitu.combining.file_names import labels_of_files
+from insitu.combining.file_ranges import find_unused_sources
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
@@ -73,7 +74,7 @@ class CombinedFiles:
     survey: Survey
     files: FilesTable
     placed: Recipe | None = None
-    """The recipe, with the place of each file; None if files were not placed by their labels."""
+    """The recipe, with the place of each file, or with those that are shadowed; None if it says neither."""
     surveys: Mapping[str, Survey] = field(default_factory=dict)
     """Of a tree: how the files of each group differ, by path."""
 
@@ -151,7 +152,7 @@ def _combine_scanned(
     else:
         load = make_loader(job.scan.storage_options)
         member, recipe = combine_portion(scanned, places, urls, recipe, load, job.scan.errors)
-    placed = None if recipe.placed is None else recipe
+    placed = recipe if recipe.placed is not None or recipe.shadowed else None
     if isinstance(scanned, Portion):
         return CombinedFiles(member, Survey.of(scanned.found, member), scanned.files, placed)
     survey = replace(scanned.survey, tiles=Survey.count_tiles(member))
@@ -202,7 +203,9 @@ def combine_portion(
     member = join_files(arrangement, scanned.pieces(lines), rules)
     axes = ForecastAxes.of(recipe.options.combine)
     if axes is not None:
-        return axes.finish(member), recipe
+        lost = find(find_shadowed(arrangement))
+        shadowed = {url: (each.size, each.modified) for url, each in find_unused_sources(lost, member).items()}
+        return axes.finish(member), replace(recipe, shadowed=shadowed) if shadowed else recipe
     found = PlacedFiles.of(arrangement, files, member, recipe.options.combine)
     return member, recipe if found is None else replace(recipe, files=found[0], placed=found[1])
 

@@ -98,6 +98,7 @@ def combine_groups(
             raise problem
         problems[path] = problem
 
+    _check_expected(recipe, found)
     for path in group_paths(found):
         if path:
             if parent_of(path) not in combined:
@@ -108,7 +109,9 @@ def combine_groups(
                 continue
         try:
             items = [_item_of(path, view) for view in views]
-            made = _combine_one(path, items, views, recipe.of_group(path), combine_one, above[path])
+            own = _with_known_labels(recipe.of_group(path), items)
+            made = _combine_one(path, items, views, own, combine_one, above[path])
+            made = _without_inherited(made, path, views, above[path], unused=True)
             if (why := above[path].conflict(made)) is not None:
                 raise CombineError(f"it does not fit below the groups above it: {why}", hint=_hint_for(path, items))
             made = _without_inherited(made, path, views, above[path])
@@ -125,6 +128,27 @@ def combine_groups(
             warnings.warn(f"left out: {reason}", InsituWarning, stacklevel=5)
     root = combined.pop("")
     return replace(root, below=combined, problems={path: one.message for path, one in problems.items()}), surveys
+
+
+def _check_expected(recipe: Recipe, found: ScannedFiles) -> None:
+    """Raise if labels are expected along a dimension that no group of any file has labels of."""
+    expect = recipe.options.combine.expect
+    if not isinstance(expect, Mapping):
+        return
+    groups = [group for item in found if isinstance(item, Member) for _, group in item.walk()]
+    unknown = [dim for dim in expect if all(group.index(dim) is None for group in groups)]
+    if groups and unknown:
+        raise CombineError(f"expect= names {unknown[0]!r}, along which no group of any file has labels")
+
+
+def _with_known_labels(recipe: Recipe, items: ScannedFiles) -> Recipe:
+    """Return the recipe of a group that expects labels only of dimensions that the group has labels of."""
+    expect = recipe.options.combine.expect
+    if not isinstance(expect, Mapping):
+        return recipe
+    members = [item for item in items if isinstance(item, Member)]
+    known = {dim: own for dim, own in expect.items() if any(member.index(dim) is not None for member in members)}
+    return replace(recipe, options=recipe.options.replace(expect=known or None))
 
 
 def _item_of(path: str, view: _FileView | Failure) -> Member | Failure:
@@ -201,10 +225,16 @@ def _is_opened(view: _FileView | Failure) -> bool:
     return isinstance(view, _FileView)
 
 
-def _without_inherited(made: Member, path: str, views: Sequence[_FileView | Failure], above: Inherited) -> Member:
-    """Return a combined group without the labels that no file has in the group itself."""
+def _without_inherited(
+    made: Member, path: str, views: Sequence[_FileView | Failure], above: Inherited, *, unused: bool = False
+) -> Member:
+    """Return a combined group without the labels that no file has in the group itself; `unused`: only without those
+    of dimensions that no variable of the group has.
+    """
     own = {name for view in views if isinstance(view, _FileView) for name in _own_variables(view, path)}
     inherited = {name for name in above.labels if made.index(name) is not None and name not in own}
+    if unused:
+        inherited -= {dim for name, variable in made.variables.items() for dim in variable.dims if dim != name}
     if not inherited:
         return made
     rest = {name: variable for name, variable in made.variables.items() if name not in inherited}

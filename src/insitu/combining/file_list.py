@@ -35,7 +35,7 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
         The archive.
     recipe
         How it was made. If it has no places of files, these are where their chunks are, and none is
-        shadowed.
+        shadowed; where files may overlap (forecasts, groups of a tree), both counts are missing.
     """
     if recipe is not None and recipe.placed is not None:
         placed = recipe.placed
@@ -62,6 +62,8 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
         places = {dim: [np.arange(*layout.spans[url].get(dim, span)) for url in urls] for dim, span in whole.items()}
         counts = np.prod([[len(own) for own in column] for column in places.values()], axis=0, dtype=np.int64)
         shown = counts = np.broadcast_to(counts, (len(urls),))
+        if recipe is not None and recipe.options.combine.overlap not in (None, "error"):
+            shown = counts = pandas.array([None] * len(urls), dtype="Int64")
     columns: dict[str, Any] = {
         "url": list(urls),
         "size": pandas.array(sizes, dtype="Int64"),

@@ -7,7 +7,7 @@ some files away is again a few ranges.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,8 +15,9 @@ import numpy as np
 
 from insitu.model import Source, VirtualArray, VirtualGroup
 from insitu.scanning.member import Member
+from insitu.scanning.saved_members import tree_from_member
 
-__all__ = ["FileLayout", "Span", "select_range"]
+__all__ = ["FileLayout", "Span", "find_unused_sources", "select_range"]
 
 Span = tuple[int, int]
 CELLS_AT_ONCE = 1 << 18
@@ -115,6 +116,13 @@ def _boxes_of_sources(array: VirtualArray) -> dict[Source, list[Span]]:
                 old = found.get(about, box)
                 found[about] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)]
     return found
+
+
+def find_unused_sources(members: Iterable[Member], whole: Member) -> dict[str, Source]:
+    """Return the sources, by URL, of which members have something, and what was made of them has nothing."""
+    used = FileLayout.of(tree_from_member(whole)).sources
+    found = (FileLayout.of(tree_from_member(member)).sources for member in members)
+    return {url: source for sources in found for url, source in sources.items() if url not in used}
 
 
 def select_range(member: Member, dim: str, span: Span) -> Member:

@@ -8,7 +8,7 @@ column determine how large it is and what its labels are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -51,6 +51,8 @@ def _join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: 
     if isinstance(arrangement, Merged):
         return merge([_join_files(grid, members, rules) for grid in arrangement.grids], rules)
     if isinstance(arrangement, LabelBoxes):
+        if arrangement.names is not None:
+            members = {number: _with_data(members[number], arrangement.names) for number in arrangement.numbers}
         return _join_row(plan_join(arrangement), members, rules, is_alone=len(arrangement.numbers) == 1)
     grid: dict[GridPosition, Member] = {}
     for place, numbers in arrangement.files.items():
@@ -88,6 +90,12 @@ def _join_row(row: Row, members: Mapping[int, Member], rules: CombineRules, *, i
     if row.order is not None:
         joined = reindex_member(joined, row.dim, row.order)
     return joined.with_variables({**joined.variables, row.dim: label}, joined.coords | {row.dim})
+
+
+def _with_data(member: Member, names: Collection[str]) -> Member:
+    """Return the member with only these of its data variables."""
+    kept = {name: each for name, each in member.variables.items() if name in member.coords or name in names}
+    return member.with_variables(kept)
 
 
 def _cut(member: Member, cut: Cut) -> Member:

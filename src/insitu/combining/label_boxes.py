@@ -67,6 +67,8 @@ class LabelBoxes:
     """Cells of all boxes: more than the grid has if boxes overlap."""
     as_listed: bool = False
     """Of one dimension: whether steps stay in the order of the files, instead of that of their labels."""
+    names: frozenset[str] | None = None
+    """The data variables that are placed, where others of these files are in boxes of their own; None: all."""
 
     @property
     def has_overlaps(self) -> bool:
@@ -233,9 +235,9 @@ def _plan_first_row(boxes: LabelBoxes, owner: npt.NDArray[np.int32], within: Map
     if not boxes.as_listed:  # by the first label, so that what simply follows each other is not taken apart
         firsts = np.array([places[box].min() for box in files.tolist()], np.int64)
         files = files[np.argsort(firsts, kind="stable")]
-    chosen = files.tolist()
+    chosen = files.tolist() or [0]  # of files that are all empty one, for what it has beside labels
     behind = np.concatenate([places[box] for box in chosen])
-    counts = owner[behind] == np.repeat(files, [len(places[box]) for box in chosen])
+    counts = owner[behind] == np.repeat(chosen, [len(places[box]) for box in chosen])
     if boxes.as_listed:
         order = np.flatnonzero(counts)
         whole = whole[behind[order]]

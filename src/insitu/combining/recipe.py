@@ -36,6 +36,8 @@ class Recipe:
     """Why the archive cannot be made again from its files, if it cannot."""
     placed: PlacedFiles | None = None
     """Where `files` are, if they may overlap or leave gaps."""
+    shadowed: Mapping[str, tuple[int | None, float | None]] = field(default_factory=dict)
+    """Files of forecasts that give nothing, as others count for more: their size and the time of their object."""
 
     def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
@@ -119,6 +121,11 @@ class Recipe:
         )
         return [str(name) for name in names if name is not None]
 
+    def sorts_by_labels(self, dim: str) -> bool:
+        """Return whether files are put in the order of their labels along a dimension, not in that of the list."""
+        rules = self.options.combine.concat_dim
+        return self.options.combine.combine == "by_coords" and not (isinstance(rules, Mapping) and dim in rules)
+
     def type_check(self) -> TypeCheck | None:
         """Return what checks the types of files while they are scanned; None if files do not simply
         follow each other.
@@ -176,7 +183,7 @@ class Recipe:
     def to_document(self) -> dict[str, Any]:
         """Return the recipe as plain values: see `OpenOptions.to_recipe`."""
         placed = None if self.placed is None else self.placed.to_document()
-        own = {"files": self.files, "unknown": self.unknown, "placed": placed}
+        own = {"files": self.files, "unknown": self.unknown, "placed": placed, "shadowed": dict(self.shadowed)}
         return {**{name: value for name, value in own.items() if value}, **self.options.to_recipe()}
 
     @classmethod
@@ -185,13 +192,14 @@ class Recipe:
         try:
             options = OpenOptions.from_recipe(document)
             files, placed = tuple(document.get("files") or ()), None
+            shadowed = {url: (size, modified) for url, (size, modified) in document.get("shadowed", {}).items()}
             if document.get("placed"):
                 from insitu.combining.placed_files import PlacedFiles  # imports xarray and pandas
 
                 placed = PlacedFiles.from_document(document["placed"], len(files))
-        except (KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
             return cls(unknown=f"it was saved by another version of insitu ({problem})")
-        return cls(options, files, document.get("unknown"), placed)
+        return cls(options, files, document.get("unknown"), placed, shadowed)
 
 
 def _to_concat_dim(dim: Any) -> ConcatDim:

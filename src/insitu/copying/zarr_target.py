@@ -16,7 +16,7 @@ from insitu.copying.targets import Target, describe_place
 from insitu.errors import UnsupportedError
 from insitu.references.directory_swap import replace_directory
 from insitu.references.file_systems import check_names
-from insitu.zarr_metadata.to_documents import to_json_attributes
+from insitu.zarr_metadata.to_documents import consolidate, to_json_attributes
 
 __all__ = ["ROOT_DOCUMENTS", "ZarrFolder", "ZarrPrefix", "check_zarr_names", "zarr_target_documents"]
 
@@ -39,12 +39,7 @@ def zarr_target_documents(
             documents[f"{prefix}.zgroup"] = {"zarr_format": 2}
     for array in arrays:
         documents |= {f"{array.path}/{name}": document for name, document in array.documents(zarr_format).items()}
-    if zarr_format == 3:
-        rows = {key.removesuffix("/zarr.json"): value for key, value in documents.items() if key != "zarr.json"}
-        inline = {"kind": "inline", "must_understand": False, "metadata": dict(sorted(rows.items()))}
-        documents["zarr.json"] = {**documents["zarr.json"], "consolidated_metadata": inline}
-    else:
-        documents[".zmetadata"] = {"zarr_consolidated_format": 1, "metadata": dict(documents)}
+    documents = consolidate(documents, zarr_format)
     last = ROOT_DOCUMENTS[zarr_format]
     order = sorted(documents, key=lambda key: (last.index(key) if key in last else -1, -key.count("/")))
     return {key: json.dumps(documents[key], indent=1).encode() for key in order}

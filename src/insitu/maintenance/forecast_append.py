@@ -1,23 +1,24 @@
 """Append files of forecasts to a saved collection: further runs, and lead times of runs that it has in part.
 
-What is saved is one box of labels, with holes, and what the new files hold another. The cells that
-the new files have are taken from them; that is what opening all files anew gives. A cell that the
-collection has from the very same bytes stays; one that it has from another file is a conflict,
-which the rule `overlap` of the collection decides.
+Of each variable what is saved is one box of labels, with holes, and what the new files hold another.
+The cells that the new files have are taken from them; that is what opening all files anew gives. A
+cell of a file that the collection has already, or had until a later one shadowed it, stays; one that
+it has from another file is a conflict, which the rule `overlap` of the collection decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.file_ranges import FileLayout, find_unused_sources
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
-from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error, read_saved_member
+from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.model import Source, VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
 from insitu.scanning.member import Member
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["append_forecasts"]
 
 Mask = npt.NDArray[np.bool_]
+Owner = npt.NDArray[np.int32]
+"""For each cell the number of the member that gives it."""
 SAVED, NEW = 0, 1
 """Numbers of the two boxes."""
 
@@ -74,19 +77,24 @@ def append_forecasts(
         dims = (*(axes.name(role) for role in (RUN, LEAD, MEMBER)), *further)
         saved = axes.of_table(read_saved_member(opened.tree, load, target), further, load)
         new = axes.of_table(member, further, load)
-        boxes = _Boxes.of(saved, new, dims)
-        owner = boxes.choose_owners(recipe.options.combine.overlap, target)
-        taken = np.argwhere(owner == NEW)
-        if not len(taken):
-            return AppendReport(target, dim, 0, (), boxes.urls_of(~boxes.taken_of_new(owner)))
-        whole = axes.finish(boxes.join(owner, recipe, load))
+        boxes = _Boxes.of(saved, new, dims, recipe.options.combine.expect)
+        owners = boxes.choose_owners(recipe, target)
+        used = {name: boxes.taken_of_new(owner) for name, owner in owners.items()}
+        added, held = boxes.urls_of(used), boxes.urls_of({name: ~cells for name, cells in used.items()})
+        skipped = tuple(url for url in held if url not in added)
+        if not added:
+            return AppendReport(target, dim, 0, (), skipped)
+        joined = boxes.join(owners, recipe, load)
+        if boxes.has_conflicts():  # of files of which nothing is left only the recipe knows
+            unused = find_unused_sources(boxes.members, joined)
+            shadowed = {url: (each.size, each.modified) for url, each in unused.items()}
+            recipe = replace(recipe, shadowed={**recipe.shadowed, **shadowed})
+        whole = axes.finish(joined)
         tree = tree_from_member(whole, opened.tree.groups)
-        if opened.replace(tree, relative=relative):
+        if opened.replace(tree, relative=relative, recipe=recipe.to_document()):
             at = dims.index(dim) if dim in dims else 0
-            chosen = boxes.taken_of_new(owner)
-            return AppendReport(
-                target, dim, len(np.unique(taken[:, at])), boxes.urls_of(chosen), boxes.urls_of(~chosen)
-            )
+            steps = np.unique(np.concatenate([np.argwhere(cells)[:, at] for cells in used.values()]))
+            return AppendReport(target, dim, len(steps), added, skipped)
     raise lost_race_error(target)
 
 
@@ -99,12 +107,14 @@ class _Boxes:
     grid: tuple[npt.NDArray[Any], ...]
     places: tuple[tuple[npt.NDArray[np.int64], ...], ...]
     """For each dimension and member, where its labels are in the grid."""
-    present: tuple[Mask, Mask]
-    """For each member, in the grid: which cells it has."""
+    present: tuple[Mapping[str, Mask], Mapping[str, Mask]]
+    """For each member and variable with all dimensions, in the grid: which cells it has."""
 
     @classmethod
-    def of(cls, saved: Member, new: Member, dims: Sequence[str]) -> _Boxes:
+    def of(cls, saved: Member, new: Member, dims: Sequence[str], expect: Any = None) -> _Boxes:
         """Return the boxes of two members."""
+        # Imports pandas.
+        from insitu.combining.expected_labels import choose_spacings, expected_labels
         from insitu.combining.label_boxes import ordered_labels, place_boxes  # imports pandas
 
         members = (saved, new)
@@ -114,107 +124,171 @@ class _Boxes:
             if one is None or other is None:
                 raise CombineError(f"the new files have no labels along {dim!r}" if one is not None else f"no {dim!r}")
             labels.append([one, other.astype(one.dtype) if one.dtype.kind == other.dtype.kind else other])
-        grid = [ordered_labels(own) for own in labels]
+        spacings = choose_spacings(expect, dims, {dim: own[0] for dim, own in zip(dims, labels, strict=True)})
+        grid = [
+            expected_labels(whole, spacings[dim], dim) if dim in spacings else whole
+            for dim, whole in zip(dims, map(ordered_labels, labels), strict=True)
+        ]
         placed = place_boxes(dims, (SAVED, NEW), labels, grid)
-        present = []
+        present: tuple[dict[str, Mask], dict[str, Mask]] = ({}, {})
         for number, member in enumerate(members):
-            mask = np.zeros([len(own) for own in grid], bool)
-            mask[np.ix_(*(own[number] for own in placed.places))] = _present_cells(member, dims)
-            present.append(mask)
-        return cls(members, tuple(dims), tuple(grid), placed.places, (present[SAVED], present[NEW]))
+            own = np.ix_(*(each[number] for each in placed.places))
+            for name, cells in _present_cells(member, dims).items():
+                present[number][name] = np.zeros([len(whole) for whole in grid], bool)
+                present[number][name][own] = cells
+        return cls(members, tuple(dims), tuple(grid), placed.places, present)
 
-    def choose_owners(self, overlap: str | None, target: str) -> npt.NDArray[np.int32]:
-        """Return which member gives each cell; -1: none.
+    def has_conflicts(self) -> bool:
+        """Return whether both have a cell of a variable."""
+        saved, new = self.present
+        return any((saved[name] & new[name]).any() for name in saved.keys() & new.keys())
+
+    def choose_owners(self, recipe: Recipe, target: str) -> dict[str, Owner]:
+        """Return which member gives each cell of each variable; -1: none.
 
         Raises
         ------
         CombineError
             If both have a cell, of different files, and no rule says which one counts.
         """
-        saved, new = self.present
+        nothing = np.zeros([len(own) for own in self.grid], bool)
+        held: set[tuple[str, int | None, float | None]] = set()
+        if self.has_conflicts():
+            sources = FileLayout.of(tree_from_member(self.members[SAVED])).sources.values()
+            held = {(each.url, each.size, each.modified) for each in sources}
+            held |= {(url, *about) for url, about in recipe.shadowed.items()}
+        owners = {}
+        for name in {**self.present[SAVED], **self.present[NEW]}:
+            saved, new = (each.get(name, nothing) for each in self.present)
+            owners[name] = self._choose_owner(name, saved, new, held, recipe.options.combine.overlap, target)
+        return owners
+
+    def _choose_owner(
+        self,
+        name: str,
+        saved: Mask,
+        new: Mask,
+        held: Collection[tuple[str, int | None, float | None]],
+        overlap: str | None,
+        target: str,
+    ) -> Owner:
         owner = np.where(new, NEW, np.where(saved, SAVED, -1)).astype(np.int32)
         both = np.argwhere(saved & new)
         for cell in both:
-            one, other = (self._sources_at(number, cell) for number in (SAVED, NEW))
-            if one == other or overlap == "first":
+            one, other = (self._sources_at(name, number, cell) for number in (SAVED, NEW))
+            is_held = bool(other) and all((each.url, each.size, each.modified) in held for each, _ in other)
+            if one == other or is_held or overlap == "first":
                 owner[tuple(cell)] = SAVED
             elif overlap == "newest":
+                self._check_times(target)
                 times = [max((source.modified or 0 for source, _ in own), default=0) for own in (one, other)]
                 owner[tuple(cell)] = NEW if times[NEW] >= times[SAVED] else SAVED
             elif overlap != "last":
-                where = ", ".join(f"{dim} {grid[at]}" for dim, grid, at in zip(self.dims, self.grid, cell, strict=True))
+                from insitu.combining.expected_labels import format_label  # imports pandas
+
+                where = ", ".join(
+                    f"{dim} {format_label(grid[at])}" for dim, grid, at in zip(self.dims, self.grid, cell, strict=True)
+                )
                 url = next(iter(source.url for source, _ in sorted(other - one, key=lambda own: own[0].url)), None)
                 raise CombineError(
-                    f"{target} holds {where} already, from another file",
+                    f"{target} holds {name} at {where} already, from another file",
                     url=url,
                     hint='Leave the file out, or open the collection with overlap="last", "first" or "newest"',
                 )
         return owner
 
-    def _sources_at(self, number: int, cell: npt.NDArray[np.int64]) -> set[tuple[Source, int]]:
-        """Return the sources and offsets of what a member has in a cell, of variables that both have."""
-        found = set()
+    def _check_times(self, target: str) -> None:
+        """Raise if files say when they were written: of those in the collection that was not recorded."""
+        from insitu.combining.file_times import DATE_ATTRIBUTES  # imports pandas
+
+        saved, new = (member.attributes.keys() & set(DATE_ATTRIBUTES) for member in self.members)
+        if both := sorted(saved & new):
+            raise CombineError(
+                f"which file was written last is said by {both[0]!r} of each, which {target} does not have of "
+                "those that it holds",
+                hint=COMBINE_ANEW,
+            )
+
+    def _sources_at(self, name: str, number: int, cell: npt.NDArray[np.int64]) -> set[tuple[Source, int]]:
+        """Return the sources and offsets of what a member has of a variable in a cell."""
+        variable = self.members[number].variables[name]
+        if not isinstance(variable.data, VirtualArray):
+            return set()
         at = {
             dim: int(np.flatnonzero(own[number] == place)[0])
             for dim, own, place in zip(self.dims, self.places, cell, strict=True)
         }
-        for name, variable in self.members[number].variables.items():
-            data = variable.data
-            if isinstance(data, VirtualArray) and set(self.dims) <= set(variable.dims):
-                if name not in self.members[1 - number].variables:
-                    continue
-                part = data[tuple(at.get(dim, slice(None)) for dim in variable.dims)]
-                for tile in part.tiles:
-                    rows = tile.chunks.locate(list(np.unravel_index(np.arange(_size(tile)), tile.chunks.shape)))
-                    columns = np.broadcast_arrays(rows.source, rows.offset)
-                    found |= {
-                        (tile.chunks.sources[source], offset)
-                        for source, offset in zip(*(column.tolist() for column in columns), strict=True)
-                        if source >= 0
-                    }
-        return found
+        part = variable.data[tuple(at.get(dim, slice(None)) for dim in variable.dims)]
+        return set(_places_in_files(part))
 
-    def join(self, owner: npt.NDArray[np.int32], recipe: Recipe, load: Any) -> Member:
-        """Return what both make together."""
+    def join(self, owners: Mapping[str, Owner], recipe: Recipe, load: Any) -> Member:
+        """Return what both make together: variables of which one of them gives the same cells in one go."""
         from insitu.combining.join_files import join_files
         from insitu.combining.label_boxes import LabelBoxes
+        from insitu.combining.merge import merge
 
-        boxes = LabelBoxes(self.dims, self.grid, (SAVED, NEW), self.places, owner, int((owner >= 0).sum()))
-        return join_files(boxes, dict(enumerate(self.members)), recipe.rules(load))
+        alike: dict[bytes, list[str]] = {}
+        for name, owner in owners.items():
+            alike.setdefault(owner.tobytes(), []).append(name)
+        parts = []
+        for names in alike.values():
+            others = owners.keys() - set(names)
+            members = dict(enumerate(_without(member, others) for member in self.members))
+            absent = [number for number, member in members.items() if names[0] not in member.variables]
+            if absent:  # the other one gives all of these
+                parts.append(members[1 - absent[0]])
+                continue
+            owner = owners[names[0]]
+            boxes = LabelBoxes(self.dims, self.grid, (SAVED, NEW), self.places, owner, int((owner >= 0).sum()))
+            parts.append(join_files(boxes, members, recipe.rules(load)))
+        return parts[0] if len(parts) == 1 else merge(parts, recipe.rules(load))
 
-    def taken_of_new(self, owner: npt.NDArray[np.int32]) -> Mask:
+    def taken_of_new(self, owner: Owner) -> Mask:
         """Return which cells of the new files, in their own grid, count."""
         found: Mask = owner[np.ix_(*(own[NEW] for own in self.places))] == NEW
         return found
 
-    def urls_of(self, cells: Mask) -> tuple[str, ...]:
-        """Return the new files that have some of these cells."""
+    def urls_of(self, cells: Mapping[str, Mask]) -> tuple[str, ...]:
+        """Return the new files that have some of these cells of a variable."""
         found: dict[str, None] = {}
-        for variable in self.members[NEW].variables.values():
-            data = variable.data
-            if isinstance(data, VirtualArray) and set(self.dims) <= set(variable.dims):
-                for cell in np.argwhere(cells):
-                    at = dict(zip(self.dims, cell.tolist(), strict=True))
-                    part = data[tuple(at.get(dim, slice(None)) for dim in variable.dims)]
-                    for tile in part.tiles:
-                        rows = tile.chunks.locate(list(np.unravel_index(np.arange(_size(tile)), tile.chunks.shape)))
-                        numbers = np.unique(rows.source[np.asarray(rows.source) >= 0])
-                        found |= dict.fromkeys(tile.chunks.sources[number].url for number in numbers.tolist())
+        for name, chosen in cells.items():
+            variable = self.members[NEW].variables.get(name)
+            if variable is None or not isinstance(variable.data, VirtualArray):
+                continue
+            for cell in np.argwhere(chosen):
+                at = dict(zip(self.dims, cell.tolist(), strict=True))
+                part = variable.data[tuple(at.get(dim, slice(None)) for dim in variable.dims)]
+                found |= dict.fromkeys(source.url for source, _ in _places_in_files(part))
         return tuple(found)
+
+
+def _without(member: Member, names: Collection[str]) -> Member:
+    kept = {name: variable for name, variable in member.variables.items() if name not in names}
+    return member.with_variables(kept, member.coords & kept.keys())
+
+
+def _places_in_files(array: VirtualArray) -> Iterator[tuple[Source, int]]:
+    """Yield the source and the offset of each chunk that lies in a file."""
+    for tile in array.tiles:
+        rows = tile.chunks.locate(list(np.unravel_index(np.arange(_size(tile)), tile.chunks.shape)))
+        columns = np.broadcast_arrays(rows.source, rows.offset)
+        for source, offset in zip(*(column.tolist() for column in columns), strict=True):
+            if source >= 0:
+                yield tile.chunks.sources[source], offset
 
 
 def _size(tile: Any) -> int:
     return int(np.prod(tile.chunks.shape))
 
 
-def _present_cells(member: Member, dims: Sequence[str]) -> Mask:
-    """Return which cells of a grid of labels a member has values of."""
-    found = np.zeros([member.sizes[dim] for dim in dims], bool)
-    for variable in member.variables.values():
+def _present_cells(member: Member, dims: Sequence[str]) -> dict[str, Mask]:
+    """Return which cells of a grid of labels each variable with all its dimensions has values of."""
+    found = {}
+    for name, variable in member.variables.items():
         if set(dims) <= set(variable.dims):
             axes = [variable.dims.index(dim) for dim in dims]
             if isinstance(variable.data, VirtualArray):
-                found |= count_written(variable.data, axes) > 0
+                found[name] = count_written(variable.data, axes) > 0
             else:
-                found[...] = True
+                found[name] = np.ones([member.sizes[dim] for dim in dims], bool)
     return found

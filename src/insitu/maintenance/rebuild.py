@@ -71,7 +71,7 @@ def rebuild(
     members = [member for _, member in pieces]
     if added:  # an archive that has a label twice from the beginning may still lose files
         _check_disjoint(members, dim)
-        if recipe.options.combine.combine == "by_coords":
+        if recipe.sorts_by_labels(dim):
             members = _interleave(members, dim)
     return join_in_order(members, dim, recipe, load)
 
@@ -127,7 +127,7 @@ def join_in_order(members: Sequence[Member], dim: str, recipe: Recipe, load: Loa
 
     rules = recipe.rules(load)
     members = with_same_dims(members, dim)
-    if recipe.options.combine.combine == "by_coords" and all(member.index(dim) is not None for member in members):
+    if recipe.sorts_by_labels(dim) and all(member.index(dim) is not None for member in members):
         return combine_by_coords(members, rules)
     return combine_nested({(number,): member for number, member in enumerate(members)}, [dim], rules)
 

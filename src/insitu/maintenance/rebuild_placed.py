@@ -264,6 +264,8 @@ class _Rows:
         """Return the cells of the archive as cells of a new grid; -1 for labels that it does not have."""
         for axis, (dim, labels) in enumerate(zip(boxes.dims, boxes.labels, strict=True)):
             at = _positions(saved, dim, labels)
+            if not owner.shape[axis]:  # of empty files only
+                return np.full([len(own) for own in boxes.labels], -1, np.int32)
             moved = owner.take(np.maximum(at, 0), axis)
             np.moveaxis(moved, axis, 0)[at < 0] = -1
             owner = moved

@@ -13,6 +13,7 @@ accumulated in float64).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from insitu.errors import ModelError, UnsupportedError
-from insitu.reducing.block_facts import Array
+from insitu.reducing.block_facts import Array, reduced_shape
 from insitu.reducing.extremes import EXTREMES
 from insitu.reducing.partial_fields import Partial, PartialField
 from insitu.reducing.sketches import histogram_counts, histogram_field, tdigest_field, tdigest_quantiles
@@ -342,8 +343,23 @@ def _median(values: Array, axes: tuple[int, ...], rules: ReductionRules, skips: 
 
 
 def _quantile(values: Array, axes: tuple[int, ...], rules: ReductionRules, skips: bool) -> Array:
-    quantile: Any = np.nanquantile if skips and values.dtype.kind in "fc" else np.quantile
-    return np.asarray(quantile(values, np.asarray(rules.q, np.float64), axis=axes, keepdims=True))
+    quantile: Any = np.quantile
+    q = np.asarray(rules.q, np.float64)
+    if not skips or values.dtype.kind not in "fc" or not values.size:
+        return np.asarray(quantile(values, q, axis=axes, keepdims=True))
+    kept_axes = [axis for axis in range(values.ndim) if axis not in axes]
+    rows = values.transpose(*axes, *kept_axes).reshape(math.prod(values.shape[axis] for axis in axes), -1)
+    # np.nanquantile takes them column by column: here all columns with as many values are taken at once.
+    missing = np.isnan(rows)
+    counts = len(rows) - np.count_nonzero(missing, axis=0)
+    if counts.min() < len(rows):
+        rows = np.take_along_axis(rows, np.argsort(missing, axis=0, kind="stable"), 0)
+    dtype = quantile(rows[:1, :1], q).dtype
+    found = np.full((*q.shape, rows.shape[1]), np.nan, dtype if counts[0] else rows.dtype)  # NumPy's: of the first one
+    for count in np.unique(counts[counts > 0]).tolist():
+        these = counts == count
+        found[..., these] = quantile(rows[:count, these], q, axis=0)
+    return found.reshape(*q.shape, *reduced_shape(values.shape, axes))
 
 
 # Weights. As in xarray, the result is NaN where they add up to 0.

@@ -32,6 +32,7 @@ from insitu.xarray_bridge.origin import Origin, recipe_of
 if TYPE_CHECKING:
     import pandas
 
+    from insitu.combining.recipe import Recipe
     from insitu.combining.survey import Report, Survey
     from insitu.copying import Chunks, CopyPlan, CopyReport
     from insitu.lazy_array.explain import Explanation
@@ -94,6 +95,13 @@ class InsituAccessor:
         Of a dataset that was opened with `overlap=` also those that are shadowed wholly. The
         attribute `time` of the table says where times are from.
         """
+        recipe = None
+        if self.origin is not None and self.origin.is_unchanged(self._dataset):
+            recipe = self.origin.archive.recipe_to_save()
+        return self.list_files(recipe)
+
+    def list_files(self, recipe: Recipe | None) -> pandas.DataFrame:
+        """Return the table of the files behind it: see `files`; `recipe` is how they were combined."""
         from insitu.combining.file_list import list_files
 
         indexes = self._dataset.indexes
@@ -101,9 +109,6 @@ class InsituAccessor:
         def labels(dim: str) -> Any:
             return indexes[dim].to_numpy() if dim in indexes else None
 
-        recipe = None
-        if self.origin is not None and self.origin.is_unchanged(self._dataset):
-            recipe = self.origin.archive.recipe_to_save()
         arrays = {}
         for name, lazy in self._lazy():
             dims = tuple(map(str, self._dataset.variables[dataset_name(name)].dims))

@@ -10,6 +10,7 @@ have no such variable: there the dimension of the identifier (`cf_role`) is sele
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,12 @@ def select_instance(dataset: xarray.Dataset, which: Any, label: Any, dim: str | 
     ragged = _find_ragged(dataset)
     dim = _choose_dim(dataset, ragged, dim)
     count = dataset.sizes[dim]
-    number = _find_label(dataset, dim, label) if which is None else int(which)
+    try:
+        number = _find_label(dataset, dim, label) if which is None else operator.index(which)
+    except TypeError:
+        raise SelectionError(
+            f"{which!r} is no number of an instance", hint="Numbers count from 0; give the label as label=…"
+        ) from None
     if not -count <= number < count:
         raise SelectionError(
             f"there is no instance {number} along {dim!r}: there are {count}",

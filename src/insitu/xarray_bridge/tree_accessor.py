@@ -21,6 +21,8 @@ from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.origin import Origin
 
 if TYPE_CHECKING:
+    import pandas
+
     from insitu.combining.survey import Report
     from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
@@ -61,11 +63,20 @@ class InsituTreeAccessor:
         """Record the archive that the tree was opened from; trees made from it have none."""
         self._origins = {path: Origin.of(group._dataset, archive) for path, group in self._groups()}
 
-    def _groups(self) -> Iterator[tuple[str, InsituAccessor]]:
-        """Yield the accessor of each group, parents first, by its path below this node."""
+    def _groups(self, *, inherit: bool = False) -> Iterator[tuple[str, InsituAccessor]]:
+        """Yield the accessor of each group, parents first, by its path below this node; `inherit`: with the
+        labels of the groups above it.
+        """
         for node in self._tree.subtree:
             path = node.path[len(self._tree.path) :].strip("/") if node is not self._tree else ""
-            yield path, node.to_dataset(inherit=False).insitu
+            yield path, node.to_dataset(inherit=inherit).insitu
+
+    def _is_unchanged(self) -> bool:
+        """Return whether it is still the tree that was opened."""
+        groups, origins = dict(self._groups()), self._origins
+        return groups.keys() == origins.keys() and all(
+            origins[path].is_unchanged(groups[path]._dataset) for path in groups
+        )
 
     @property
     def virtual(self) -> list[str]:
@@ -88,10 +99,19 @@ class InsituTreeAccessor:
         return list(dict.fromkeys(url for _, group in self._groups() for url in group.sources))
 
     @property
-    def files(self) -> dict[str, list[str]]:
-        """The files of each group that has chunks, by its path: some files may lack a group."""
-        every = ((f"/{path}", group.sources) for path, group in self._groups())
-        return {path: sources for path, sources in every if sources}
+    def files(self) -> dict[str, pandas.DataFrame]:
+        """The files of each group that has chunks, by its path: some files may lack a group.
+
+        Tables as `ds.insitu.files`, with the labels that a group inherits. Where files may overlap,
+        how many labels each has, and how many of these others give, is missing.
+        """
+        recipe, found = None, {}
+        if self._is_unchanged():
+            recipe = self._origins[""].archive.recipe_to_save()
+        for path, group in self._groups(inherit=True):
+            if group.sources:
+                found[f"/{path}"] = group.list_files(None if recipe is None else recipe.of_group(path))
+        return found
 
     def report(self) -> TreeReport:
         """Return a report of how the files of each group differ, which were left out, and what did not
@@ -148,12 +168,9 @@ class InsituTreeAccessor:
         `insitu.open_datatree(target)` opens them again.
         """
         options = self._options(storage_options)
-        groups, origins = dict(self._groups()), self._origins
-        if groups.keys() == origins.keys() and all(
-            origins[path].is_unchanged(groups[path]._dataset) for path in groups
-        ):
+        if self._is_unchanged():
             # The groups as the file has them: a DataTree leaves out coordinates that a parent has.
-            origins[""].archive.save(target, format=format, mode=mode, storage_options=options, **how)
+            self._origins[""].archive.save(target, format=format, mode=mode, storage_options=options, **how)
             return
         recipe = Recipe(unknown="the tree was changed after it was opened and before it was saved")
         maintenance.save_tree(

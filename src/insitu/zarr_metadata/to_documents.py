@@ -17,7 +17,7 @@ from insitu.zarr_metadata import dtypes, fill, naming
 from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 from insitu.zarr_metadata.typed_attributes import type_hints
 
-__all__ = ["array_documents", "group_documents", "to_json_attributes"]
+__all__ = ["array_documents", "consolidate", "group_documents", "to_json_attributes"]
 
 
 def array_documents(spec: ZarrArraySpec, zarr_format: int) -> dict[str, dict[str, Any]]:
@@ -35,6 +35,52 @@ def group_documents(tree: VirtualGroup, zarr_format: int) -> dict[str, dict[str,
         else:
             documents |= {f"{prefix}.zgroup": {"zarr_format": 2}, f"{prefix}.zattrs": attributes}
     return documents
+
+
+def consolidate(documents: Mapping[str, Any], zarr_format: int, *, all_groups: bool = False) -> dict[str, Any]:
+    """Return the documents of a hierarchy by key, that of the root with all below it: readers need not
+    list anything, not even what is in an empty group.
+
+    Parameters
+    ----------
+    documents, zarr_format
+        What there is.
+    all_groups
+        Whether each group gets what is below it, so that it can be opened by itself.
+    """
+    mark = "zarr.json" if zarr_format == 3 else ".zgroup"
+    marks = {
+        key: _parent(key) for key, value in documents.items()
+        if key.rpartition("/")[2] == mark and value.get("node_type", "group") == "group"
+    }  # fmt: skip
+    rows: dict[str, dict[str, Any]] = {path: {} for path in (marks.values() if all_groups else [""])}
+    # What one group holds stands together: zarr-python takes a group in two parts for the second of them.
+    for key in sorted(documents, key=lambda key: _parent(_parent(key))):  # stable: a group keeps its order
+        document, path = documents[key], _parent(key)
+        if path and key in marks:
+            document = {**document, "consolidated_metadata": _listing({})}
+        inside = path if zarr_format == 2 else _parent(path) if path else None
+        while inside is not None:
+            if inside in rows:
+                rows[inside][key[len(inside) :].lstrip("/").removesuffix("/zarr.json")] = document
+            inside = _parent(inside) if inside else None
+    result = dict(documents)
+    for path, below in rows.items():
+        prefix = f"{path}/" if path else ""
+        if zarr_format == 2:
+            result[f"{prefix}.zmetadata"] = {"zarr_consolidated_format": 1, "metadata": below}
+        else:
+            key = f"{prefix}zarr.json"
+            result[key] = {**documents[key], "consolidated_metadata": _listing(below)}
+    return result
+
+
+def _listing(rows: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kind": "inline", "must_understand": False, "metadata": dict(rows)}
+
+
+def _parent(key: str) -> str:
+    return key.rpartition("/")[0]
 
 
 def _array_v2(spec: ZarrArraySpec) -> dict[str, dict[str, Any]]:

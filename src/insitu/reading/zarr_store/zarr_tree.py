@@ -1,6 +1,6 @@
 """ZarrTree: a tree of virtual arrays as the keys and bytes of a Zarr store.
 
-It has the documents of groups and arrays (consolidated in the root, so that nothing needs to be
+It has the documents of groups and arrays (consolidated in each group, so that nothing needs to be
 listed), and the chunks. It does not use zarr-python: the server serves the same keys over HTTP.
 """
 
@@ -101,11 +101,7 @@ class ZarrTree:
         documents: dict[str, Any] = to_documents.group_documents(self.group, self.zarr_format)
         for path, view in self.views.items():
             documents |= {f"{path}/{name}": value for name, value in view.documents.items()}
-        if self.zarr_format == 2:
-            return {**documents, ".zmetadata": {"zarr_consolidated_format": 1, "metadata": dict(documents)}}
-        inner = {key.removesuffix("/zarr.json"): value for key, value in documents.items() if key != "zarr.json"}
-        listed = {"kind": "inline", "must_understand": False, "metadata": inner}
-        return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": listed}}
+        return to_documents.consolidate(documents, self.zarr_format, all_groups=True)
 
     def get(self, key: str, span: ByteSpan = ALL_BYTES) -> bytes | None:
         """Return the content of a key, or some bytes of it; None if there is no such key."""
