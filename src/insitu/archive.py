@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from insitu.combining.combine import CombineFound
     from insitu.combining.scan_journal import Journal
     from insitu.combining.survey import Survey
-    from insitu.copying import Chunks, CopyPlan, CopyReport
+    from insitu.copying import Advice, Chunks, CopyPlan, CopyReport, Pattern
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
@@ -525,6 +525,46 @@ class Archive:
         context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)
         options = CopyOptions.of_call(chunks=chunks, **how)
         return run_copy(self.subtree(names), os.fspath(target), options, context=context, dry_run=dry_run)
+
+    def advise(
+        self,
+        variables: str | Sequence[str] | None = None,
+        patterns: Sequence[Pattern] | None = None,
+        *,
+        chunks: Sequence[Chunks] = ("series", "maps", "both"),
+        codec: str | None = None,
+        price: float | None = None,
+    ) -> Advice:
+        """Return what typical reads take, for the archive as it is and for copies in other chunks.
+
+        Each pattern is planned at several places, spread evenly, and what is said is the mean: chunks, requests and
+        bytes as `insitu.trace` counts them when nothing is cached, and an estimate of the seconds. No values are read.
+
+        Parameters
+        ----------
+        variables
+            Which variables; by default all of two dimensions or more that are not small beside the largest.
+        patterns
+            What is read at a time: lengths by dimension (`{"lat": 1, "lon": 1}`; others are read as a whole), or
+            `"maps"`, `"series"`, `"boxes"` (a tenth of each dimension). By default these three.
+        chunks
+            The copies to compare with: what `copy` takes as `chunks`, one for each.
+        codec
+            Codec of the copies: see `copy`.
+        price
+            Of 10^9 bytes that leave the storage: then what a read costs is said, too.
+
+        Examples
+        --------
+        >>> print(archive.advise("tas", ["maps", {"lat": 1, "lon": 1}], price=0.09))  # doctest: +SKIP
+        """
+        from insitu.copying import advise
+        from insitu.copying.advise import PATTERN_WORDS
+
+        names = [variables] if isinstance(variables, str) else variables
+        context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)
+        asked = PATTERN_WORDS if patterns is None else patterns
+        return advise(self.subtree(names), names, asked, chunks=chunks, codec=codec, price=price, context=context)
 
     def recipe_to_save(self) -> Recipe | None:
         """Return how the files were combined, to be saved; of a saved archive, the recipe that it

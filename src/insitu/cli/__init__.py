@@ -28,6 +28,7 @@ VERBS = {
     "reduce": "Compute statistics of a variable, chunk by chunk, here or on a server next to the data.",
     "convert": "Save references in another format.",
     "copy": "Copy an archive, or a part of it, into a native store or file in chunks of another grid.",
+    "advise": "Say what typical reads of an archive take, as it is and in the chunks that a copy would have.",
     "append": "Scan new files and add them to a saved archive.",
     "drop": "Remove files from a saved archive, or replace them. `insitu rollback` undoes it.",
     "rollback": "Undo the last change of a saved archive (append, drop, refresh, save).",

@@ -12,12 +12,26 @@
 | `targets`, `zarr_target` | how a target appears, whole or not at all |
 | `copy_plan` | what a copy does, before it is done |
 | `copy_tree` | all of it |
+| `advise`, `sized_chunks` | what typical reads take, as the archive is and in other chunks |
 """
 
+from insitu.copying.advise import Advice, Pattern, PatternCost, advise
 from insitu.copying.choose_chunks import Chunks
 from insitu.copying.copy_options import CopyOptions, parse_memory
 from insitu.copying.copy_plan import CopyPlan
 from insitu.copying.copy_tree import CopyReport, run_copy
 from insitu.copying.stored_forms import placeholder
 
-__all__ = ["Chunks", "CopyOptions", "CopyPlan", "CopyReport", "parse_memory", "placeholder", "run_copy"]
+__all__ = [
+    "Advice",
+    "Chunks",
+    "CopyOptions",
+    "CopyPlan",
+    "CopyReport",
+    "Pattern",
+    "PatternCost",
+    "advise",
+    "parse_memory",
+    "placeholder",
+    "run_copy",
+]

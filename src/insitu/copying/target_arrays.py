@@ -28,7 +28,7 @@ from insitu.zarr_metadata.keys import ChunkKeys
 from insitu.zarr_metadata.to_documents import array_documents
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
-__all__ = ["TargetArray", "boxes_memory", "make_target_arrays"]
+__all__ = ["TargetArray", "boxes_memory", "find_time", "make_target_arrays"]
 
 PROCESS_BYTES = 160 << 20
 """What the interpreter and its libraries take, and the buffers of threads; of small budgets half is counted."""
@@ -155,11 +155,11 @@ def make_target_arrays(forms: Sequence[StoredForm], options: CopyOptions, kind: 
         raise UnsupportedError("only Icechunk has commits", hint="Leave commit_every out, or copy to .icechunk")
     if options.memory is not None and options.memory <= 0:
         raise SelectionSizeError(f"a copy cannot be made with {options.memory} bytes of memory", hint="Give e.g. 512MB")
-    time = _find_time(forms)
+    time = find_time(forms)
     return [replace(_make_array(form, options, kind, time), order=number) for number, form in enumerate(forms)]
 
 
-def _find_time(forms: Sequence[StoredForm]) -> str | None:
+def find_time(forms: Sequence[StoredForm]) -> str | None:
     """Return the dimension that is labelled by times; else one that is called so."""
     for form in forms:
         shown = form.source

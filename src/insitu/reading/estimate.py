@@ -3,7 +3,8 @@
 `estimate_read` is pure arithmetic on shapes, made for servers: a selection of a few bytes may name 2^62
 elements, or an array of one-byte chunks. It counts what a plan holds: a row for each touched cell and for
 each axis of it, the elements of index arrays, the pieces that a large uncompressed chunk is cut into.
-`count_stored_chunks` looks into the tables of chunks, which may be large: only explanations do.
+`count_stored_chunks` looks into the tables of chunks, which may be large: only explanations do. `estimate_fetches`
+plans one read, and counts what its plan would fetch.
 """
 
 from __future__ import annotations
@@ -20,11 +21,21 @@ from insitu.model.axis import AxisSpan, Indices, span_of
 from insitu.model.cell_counts import count_table
 from insitu.model.tile import SPLIT_BYTES
 from insitu.reading.fetch import BATCH_CHUNK_BYTES, MERGED_GAP_BYTES
+from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
+from insitu.reading.plan import ReadPlan, plan_few, plan_read
 from insitu.reading.request_cost import is_far, request_bytes
-from insitu.reading.task_batches import BATCH_BYTES
+from insitu.reading.task_batches import BATCH_BYTES, cut_batches
 from insitu.sources.coalesce import frugal_gap
 
-__all__ = ["ReadEstimate", "StoredPart", "count_stored_chunks", "estimate_read", "estimate_requests"]
+__all__ = [
+    "FetchEstimate",
+    "ReadEstimate",
+    "StoredPart",
+    "count_stored_chunks",
+    "estimate_fetches",
+    "estimate_read",
+    "estimate_requests",
+]
 
 CELL_BYTES = 350
 """Bytes for a touched cell: columns of the plan, their order, and the rows as Python numbers.
@@ -207,3 +218,94 @@ def estimate_requests(sources: Sequence[Source], source: Indices, offset: Indice
     nbytes = np.add.reduceat(known, firsts)
     chunks = np.diff(firsts, append=len(offset))
     return int(np.minimum(np.maximum(-(-nbytes // BATCH_BYTES), 1), chunks).sum())
+
+
+class FetchEstimate(NamedTuple):
+    """What a read fetches, as `ReadStatistics` and `insitu.trace` count it when nothing is cached."""
+
+    chunks: int
+    """Chunks, and pieces of uncompressed chunks of which parts are wanted."""
+    requests: int
+    bytes_fetched: int
+    """With those between neighbours that one request fetches."""
+
+
+def estimate_fetches(array: VirtualArray, selection: Selection, *, object_bytes: int = 0) -> FetchEstimate:
+    """Return what a read fetches, by its plan. The values of no chunk are read.
+
+    Parameters
+    ----------
+    array, selection
+        The array, and what is read of it.
+    object_bytes
+        Bytes of an object that is fetched whole and whose size is not in the table: a chunk of Zarr.
+    """
+    # Memory that nobody writes to: the plan takes views of it.
+    output = np.broadcast_to(np.empty((), array.dtype), selection.result_shape)
+    if not output.size:
+        return FetchEstimate(0, 0, 0)
+    few = plan_few(array, selection, output)
+    if few is not None:
+        return FetchEstimate(len(few.parts), len(few.parts), sum(part.length for part in few.parts))
+    plan = plan_read(array, selection)
+    if not len(plan.row):
+        return FetchEstimate(0, 0, 0)
+    batch = np.zeros(len(plan.row), np.int64)
+    for begin, _ in cut_batches(plan):
+        batch[begin] = 1
+    batch[1:] |= np.diff(plan.source) != 0
+    group = np.cumsum(batch) - batch[0]
+    length = np.where(plan.length < 0, object_bytes, plan.length)
+    if is_far(plan.sources):
+        from insitu.sources.range_batch import LONGEST_REQUEST, PART  # not at the top: files need none of it
+
+        sizes = _merge_far_ranges(group, plan.offset, length, request_bytes(plan.sources))
+        requests = int(np.where(sizes > LONGEST_REQUEST, -(-sizes // PART), 1).sum())
+    else:
+        sizes = _merge_ranges(group, plan.offset, length, _local_gaps(plan, group, length))[2]
+        requests = len(sizes)
+    return FetchEstimate(len(plan.row), requests, int(sizes.sum()))
+
+
+def _local_gaps(plan: ReadPlan, group: Indices, length: Indices) -> Indices:
+    """Return the gaps over which ranges of local files are read as one, by group; -1: not even neighbours are."""
+    firsts = np.flatnonzero(np.diff(group, prepend=-1))
+    means = np.add.reduceat(length, firsts) / np.diff(firsts, append=len(group))
+    gaps = np.where(means <= BATCH_CHUNK_BYTES, MERGED_GAP_BYTES, 0)
+    # Large uncompressed ranges are read into the output, each to its place.
+    is_raw = np.array(
+        [
+            all(encoding.raw for encoding in touched.encodings) and touched.tile.packings.identity
+            for touched in plan.tiles
+        ],
+        bool,
+    )
+    is_direct = np.minimum.reduceat(is_raw[plan.tile] & (length >= DIRECT_READ_BYTES), firsts)
+    is_direct &= np.maximum.reduceat(plan.tile, firsts) == np.minimum.reduceat(plan.tile, firsts)
+    return np.where(is_direct, -1, gaps)
+
+
+def _merge_far_ranges(group: Indices, offset: Indices, length: Indices, cost: int) -> Indices:
+    """Return the bytes of the requests that fetch ranges from afar: neighbours first become one, then near ones."""
+    groups = int(group[-1]) + 1
+    group, offset, length = _merge_ranges(group, offset, length, np.zeros(groups, np.int64))
+    borders = np.searchsorted(group, np.arange(groups + 1))
+    gaps = np.zeros(groups, np.int64)
+    for number in np.flatnonzero(np.diff(borders) > 1).tolist():
+        gaps[number] = frugal_gap(length[borders[number] : borders[number + 1]], cost)
+    return _merge_ranges(group, offset, length, gaps)[2]
+
+
+def _merge_ranges(group: Indices, offset: Indices, length: Indices, gaps: Indices) -> tuple[Indices, Indices, Indices]:
+    """Return group, offset and length of the requests for ranges, sorted by group and offset, where those within the
+    gap of their group become one.
+    """
+    ends = offset + length
+    apart = int(ends.max()) + 1  # so far that no range reaches into the next group
+    if apart * (int(group[-1]) + 1) < 2**62:
+        ends = np.maximum.accumulate(ends + group * apart) - group * apart
+    begins = np.ones(len(offset), bool)
+    begins[1:] = (np.diff(group) != 0) | (offset[1:] > ends[:-1] + gaps[group[1:]])
+    firsts = np.flatnonzero(begins)
+    lasts = np.append(firsts[1:], len(offset)) - 1
+    return group[firsts], offset[firsts], ends[lasts] - offset[firsts]

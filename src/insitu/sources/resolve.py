@@ -27,8 +27,9 @@ from insitu.sources.storage_options import has_credentials, http_settings, optio
 if TYPE_CHECKING:
     from insitu.sources.fsspec_source import FsspecSource
     from insitu.sources.object_store.object_source import ObjectSource
+    from insitu.sources.throttle import HostThrottle
 
-__all__ = ["Openable", "is_local", "open_source", "read_all", "request_bytes"]
+__all__ = ["Openable", "estimate_seconds", "is_local", "open_source", "read_all", "request_bytes"]
 
 Openable = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike | ByteSource
 """What `open_source` takes."""
@@ -147,12 +148,7 @@ def request_bytes(source: ByteSource | str) -> int:
     (16384, 52083)
     """
     if isinstance(source, str):
-        if not is_remote(source):
-            return _LOCAL_REQUEST
-        from insitu.sources.throttle import throttle_for  # not at the top: files need none of it
-
-        address = bucket_address(source)
-        return throttle_for(address.place if address is not None else host_of(source)).request_bytes
+        return _throttle_of(source).request_bytes if is_remote(source) else _LOCAL_REQUEST
     inner = _innermost(source)
     cost = getattr(inner, "request_bytes", None)
     if isinstance(cost, int):
@@ -164,6 +160,30 @@ def request_bytes(source: ByteSource | str) -> int:
     return throttle_for(host_of(inner.url)).request_bytes
 
 
+def estimate_seconds(url: str, requests: float, nbytes: float) -> float:
+    """Return about how many seconds it takes to fetch some bytes from where a URL points to, in so many requests.
+
+    The latency and bandwidth measured so far count.
+
+    Examples
+    --------
+    >>> estimate_seconds("/data/x.nc", 0, 1e9), round(estimate_seconds("https://never.seen/x.nc", 1, 1e6), 3)
+    (1.0, 0.06)
+    """
+    if is_remote(url):
+        return _throttle_of(url).estimate_seconds(requests, nbytes)
+    return (nbytes + requests * _LOCAL_REQUEST) / _LOCAL_BANDWIDTH
+
+
+def _throttle_of(url: str) -> HostThrottle:
+    from insitu.sources.throttle import throttle_for  # not at the top: files need none of it
+
+    address = bucket_address(url)
+    return throttle_for(address.place if address is not None else host_of(url))
+
+
+_LOCAL_BANDWIDTH = 1e9
+"""Bytes that a local disk gives in a second, about."""
 _LOCAL_REQUEST = 16 << 10
 """A system call and the Python around it, in bytes from the page cache."""
 

@@ -61,6 +61,16 @@ class HostThrottle:
             max(worthwhile_gap(self._latency, self._bandwidth, self._width), _MIN_REQUEST_BYTES), _MAX_REQUEST_BYTES
         )
 
+    def estimate_seconds(self, requests: float, nbytes: float) -> float:
+        """Return about how long some requests take, as many at once as the server gets.
+
+        Examples
+        --------
+        >>> HostThrottle(latency=0.05, bandwidth=100e6, width=32).estimate_seconds(64, 10e6)
+        0.2
+        """
+        return max(requests / self._width, min(requests, 1)) * self._latency + nbytes / self._bandwidth
+
     def enter(self, until: float) -> None:
         """Wait for a turn, but not past `until` (of the monotonic clock): then proceed anyway, and
         fail by the timeout.
