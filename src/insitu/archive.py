@@ -717,19 +717,18 @@ class Archive:
             self._forget()
             return gone
         recipe = maintenance.saved_recipe(target, options) or Recipe()
-        if recipe.options.scan.tree and recipe.files:
+        drop_by_name = (
+            maintenance.drop_from_tree if recipe.options.scan.tree and recipe.files
+            else maintenance.drop_from_forecasts if recipe.options.combine.forecasts
+            else maintenance.drop_placed if recipe.placed is not None
+            else None
+        )  # fmt: skip
+        if drop_by_name is not None:
             put = () if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
-            done = maintenance.drop_from_tree(target, urls, put, storage_options=options)
+            done = drop_by_name(target, urls, put, storage_options=options)
             self._forget()
             return done
         new = None
-        if recipe.placed is not None:
-            others = (
-                [] if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
-            )
-            done = maintenance.drop_placed(target, urls, others, storage_options=options)
-            self._forget()
-            return done
         if replacement is not None:
             files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
             new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()

@@ -7,6 +7,7 @@ maintenance/last_steps.py
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from forecast_files import (
     write_grib,
     write_runs,
 )
-from insitu.errors import CombineError, FormatError
+from insitu.errors import CombineError, FormatError, NotFoundError, UnsupportedError
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.scanning.scan_member import Job
 
@@ -98,6 +99,16 @@ def test_a_file_of_another_run_than_its_index_says(tmp_path: Path, kind: str) ->
     same_values(insitu.open_forecasts(indexes).load(), expected)
 
 
+@pytest.mark.parametrize("resume", [None, True])
+@pytest.mark.parametrize("kind", ["grib2", "idx"])
+def test_wherever_they_are_scanned(tmp_path: Path, kind: str, resume: bool | None) -> None:
+    paths = write_runs(tmp_path, [(0, 0), (0, 3), (3, 0)])
+    given = paths if kind == "grib2" else indexes_of(paths, kind)
+    with ThreadPoolExecutor(2) as pool, insitu.open_forecasts(given, parallel=pool, resume=resume) as ds:
+        xr.testing.assert_identical(ds.load(), insitu.open_forecasts(given).load())
+        same_values(ds, open_with_cfgrib(paths))
+
+
 def test_control_and_perturbed_members(tmp_path: Path) -> None:
     paths = {
         member: [write_grib(tmp_path / f"m{member}r{run}.grib2", [Field(run, 3, "TMP", member)]) for run in (0, 3)]
@@ -141,6 +152,26 @@ def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
     with pytest.raises(CombineError, match=r"holds .* at time 2024-02-28T12.*already, from another file"):
         insitu.Archive.open(target).append(other, "time")
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
+
+
+@pytest.mark.parametrize("kind", ["grib2", "idx"])
+def test_files_are_dropped_and_replaced(tmp_path: Path, kind: str) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in (0, 3, 6) for lead in (0, 3)])
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(paths if kind == "grib2" else indexes_of(paths, kind)).insitu.save(target)
+    assert insitu.Archive.open(target).drop([paths[3]]) == (paths[3],)
+    same_values(insitu.open_dataset(target).load(), open_with_cfgrib([*paths[:3], *paths[4:]]))
+    other = write_runs(tmp_path / "other", [(3, 3)])
+    insitu.Archive.open(target).drop(paths[4:], replacement=other)
+    same_values(insitu.open_dataset(target).load(), open_with_cfgrib([*paths[:3], *other]))
+    with pytest.raises(NotFoundError, match="no file"):
+        insitu.Archive.open(target).drop([paths[4]])
+    with pytest.raises(UnsupportedError, match="all files"):
+        insitu.Archive.open(target).drop([*paths[:3], *other])
+    same_values(insitu.open_dataset(target).load(), open_with_cfgrib([*paths[:3], *other]))
+    insitu.open_forecasts(paths, overlap="last").insitu.save(target, mode="w")
+    with pytest.raises(UnsupportedError, match=r"may overlap.*--keep-last time=30"):
+        insitu.Archive.open(target).drop([paths[0]])
 
 
 def test_a_changed_file_is_refreshed(tmp_path: Path) -> None:

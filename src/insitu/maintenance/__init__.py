@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from insitu.maintenance.change_trees import append_groups, drop_from_tree
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
-    from insitu.maintenance.dropping import drop
+    from insitu.maintenance.dropping import drop, drop_from_forecasts
     from insitu.maintenance.forecast_append import append_forecasts
     from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
@@ -32,6 +32,7 @@ __all__ = [
     "compact",
     "convert",
     "drop",
+    "drop_from_forecasts",
     "drop_from_tree",
     "drop_placed",
     "empty_append_report",
@@ -59,6 +60,7 @@ __getattr__ = lazy_attributes(
         "compact": "insitu.maintenance.compacting",
         "convert": "insitu.maintenance.saving",
         "drop": "insitu.maintenance.dropping",
+        "drop_from_forecasts": "insitu.maintenance.dropping",
         "drop_from_tree": "insitu.maintenance.change_trees",
         "drop_placed": "insitu.maintenance.change_placed",
         "empty_append_report": "insitu.maintenance.append_files",

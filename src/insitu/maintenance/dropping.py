@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from insitu.combining.file_ranges import FileLayout
@@ -15,7 +15,7 @@ from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
 
-__all__ = ["drop", "find_source"]
+__all__ = ["drop", "drop_from_forecasts", "find_source"]
 
 
 def drop(
@@ -80,6 +80,44 @@ def drop(
             end, at = saved.sizes[dim], min(layout.spans[url][dim][0] for url in chosen)
             remaining = [span for span in ((0, at), (at, end)) if span[0] < span[1]] if added else [(0, end)]
         whole = rebuild(saved, dim, remaining, added, recipe, load)
+        if opened.replace(tree_from_member(whole, opened.tree.groups)):
+            return chosen
+    raise lost_race_error(target)
+
+
+def drop_from_forecasts(
+    target: str,
+    urls: Collection[str],
+    replacement: Sequence[str] = (),
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Take files out of a saved collection of forecasts, and put others in their place: see `drop`.
+
+    A file has parts of several runs, lead times and variables, or what others repeat: those that stay
+    are scanned again.
+    """
+    from insitu import references
+
+    for _ in range(ATTEMPTS):
+        opened = references.open_for_update(target, storage_options=storage_options)
+        recipe = opened.recipe(Recipe)
+        known = list(FileLayout.of(opened.tree).spans)
+        chosen = tuple(find_source(known, url, target) for url in urls)
+        if recipe.options.combine.overlap not in (None, "error"):
+            raise UnsupportedError(
+                "cannot take out a file of forecasts that may overlap: which others it shadowed is not recorded",
+                url=target,
+                hint="Keep the last runs instead (insitu drop --keep-last time=30), or open the other files anew and "
+                "save them",
+            )
+        files = [*(url for url in known if url not in chosen), *replacement]
+        if not files:
+            raise UnsupportedError(
+                "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
+            )
+        options = recipe.for_more_files(storage_options=storage_options)
+        whole = combine_again(files, recipe, Job(options.scan, options.decode))
         if opened.replace(tree_from_member(whole, opened.tree.groups)):
             return chosen
     raise lost_race_error(target)
