@@ -20,6 +20,7 @@ from obstore.store import HTTPStore
 
 import insitu
 from fixtures.tree_products import write_swath_product
+from forecast_files import open_with_cfgrib, same_values, write_runs
 from server.explorer.client import Explorer
 from server.serving import Server
 
@@ -128,6 +129,31 @@ def test_patterns_of_files_with_groups(server: Server, root: Path) -> None:
         xarray.testing.assert_identical(shown.load(), tree.load())
     with xarray.open_zarr(store, group="PRODUCT") as shown:
         xarray.testing.assert_identical(shown.load(), tree["PRODUCT"].to_dataset())
+
+
+def test_a_collection_of_forecasts(server: Server, root: Path) -> None:
+    """Reduced next to the data, listed, drawn and read as Zarr, with a lead time that a run lacks."""
+    pytest.importorskip("eccodes")
+    pytest.importorskip("cfgrib")
+    place = root / "forecasts"
+    paths = write_runs(place, [(0, 0), (0, 3), (3, 0), (3, 3), (6, 0)])
+    insitu.open_forecasts(paths).insitu.save(place / "runs.insitu")
+    expected = open_with_cfgrib(paths)
+    there = insitu.open_dataset(place / "runs.insitu", active=server.url, active_required=True)
+    for dim in ("time", "step", None):
+        np.testing.assert_array_equal(there.t.max(dim), expected.t.max(dim))
+        np.testing.assert_allclose(there.t.mean(dim), expected.t.mean(dim), rtol=1e-6)
+    newest = np.stack([expected.t[0, 0], expected.t[1, 0], expected.t[2, 0]])
+    best = there[["t"]].insitu.best()
+    np.testing.assert_array_equal(best.t.max("valid_time"), newest.max(0))
+    explorer = Explorer(server, str(place / "runs.insitu"))
+    assert "runs.insitu" in names(Explorer(server).json("list", folder=str(place)))
+    shown = explorer.picture("field", variable="t", index={"time": 1, "step": 1}).arrays["values"]
+    assert sorted(shown.ravel().tolist()) == sorted(expected.t[1, 1].values.ravel().tolist())
+    assert np.isnan(explorer.picture("field", variable="t", index={"time": 2, "step": 1}).arrays["values"]).all()
+    store = zarr_client(f"{server.url}/zarr{place}/runs.insitu!/")
+    with xarray.open_zarr(store, decode_timedelta=True) as found:
+        same_values(found.load(), expected)
 
 
 def zarr_client(address: str) -> zarr.storage.ObjectStore[HTTPStore]:
