@@ -107,6 +107,12 @@ def test_wherever_they_are_scanned(tmp_path: Path, kind: str, resume: bool | Non
     with ThreadPoolExecutor(2) as pool, insitu.open_forecasts(given, parallel=pool, resume=resume) as ds:
         xr.testing.assert_identical(ds.load(), insitu.open_forecasts(given).load())
         same_values(ds, open_with_cfgrib(paths))
+    again = [*given, *write_runs(tmp_path / "again", [(0, 3)])]
+    with (
+        ThreadPoolExecutor(2) as pool,
+        insitu.open_forecasts(again, overlap="last", parallel=pool, resume=resume) as ds,
+    ):
+        xr.testing.assert_identical(ds.load(), insitu.open_forecasts(again, overlap="last").load())
 
 
 def test_control_and_perturbed_members(tmp_path: Path) -> None:

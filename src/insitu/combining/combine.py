@@ -194,16 +194,16 @@ def combine_portion(
     report_failures(files.failures.values(), len(files), errors)
 
     def find(numbers: Sequence[int]) -> list[Member]:
-        found = scanned.members()
+        found = scanned.members() if numbers else []
         return [item for number in numbers if isinstance(item := found[number], Member)]
 
     arrangement = _arrange(files, places, urls, recipe, dims, find)
     rules = rules.for_files(arrangement, files)
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
-    member = join_files(arrangement, scanned.pieces(lines), rules)
     axes = ForecastAxes.of(recipe.options.combine)
+    lost = [] if axes is None else find(find_shadowed(arrangement))  # before they are joined where they were scanned
+    member = join_files(arrangement, scanned.pieces(lines), rules)
     if axes is not None:
-        lost = find(find_shadowed(arrangement))
         shadowed = find_shadowed_sources(lost, member) if lost else {}
         return axes.finish(member), replace(recipe, shadowed=shadowed) if shadowed else recipe
     found = PlacedFiles.of(arrangement, files, member, recipe.options.combine)
