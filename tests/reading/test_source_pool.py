@@ -109,13 +109,13 @@ def test_a_size_alone_is_no_version() -> None:
         requested = 0
 
         def read(self, offset: int, length: int) -> bytes:
-            self.asked += 1
+            self.requested += 1
             self._identity.observe(100, '"v7"', None)
             return b"x"
 
     source = Web("http://127.0.0.1:9/x", expected=Source("http://127.0.0.1:9/x", 100))
     assert source.size() == 100
-    assert source.asked == 0
+    assert source.requested == 0
     assert source.describe().etag == '"v7"'
 
 
