@@ -180,7 +180,10 @@ TOURS = {
         "for folder, runs in (('runs', (0, 3, 6)), ('new', (9,))):\n"
         "    for run in runs:\n"
         "        write_grib(Path(f'{folder}/{run}.grib2'), [Field(run, lead, 'TMP') for lead in (0, 3, 6)])",
-        after={"insitu drop…": "assert insitu.open_dataset('operations.insitu').sizes['time'] == 2"},
+        after={
+            "insitu drop operations.insitu --keep…": "assert len(insitu.open_dataset('operations.insitu').time) == 2",
+            "insitu drop operations.insitu runs…": "assert len(insitu.open_dataset('operations.insitu').time) == 1",
+        },
     ),
     "howto/keep.md": Tour(
         "for day in pd.date_range('2026-06-29', '2026-07-05'):\n    write(f'archive/{day:%Y-%m-%d}.nc', day, days=1)",
