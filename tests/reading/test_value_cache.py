@@ -6,6 +6,7 @@ Modules: lazy_array/at_once.py
 from __future__ import annotations
 
 import gc
+import itertools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -170,19 +171,21 @@ def test_what_is_at_hand_is_bounded(cache: ValueCache, path: Path, monkeypatch: 
 def test_one_known_chunk_is_reduced_without_a_plan(
     tmp_path: Path, packed: bool, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the bits of chunks that are decoded."""
+    """With the bits of chunks that are decoded, and so is a box of it."""
     values = np.random.default_rng(2).normal(280, 30, (20, 6, 7)).astype("f4")
     values[3, 2:, :4] = np.nan
     how = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -1} if packed else {}
     xr.Dataset({"t": (("time", "y", "x"), values)}).to_netcdf(tmp_path / "x.nc", encoding={"t": {"zlib": True, **how}})
     with insitu.open_dataset(tmp_path / "x.nc") as ds, insitu.open_dataset(tmp_path / "x.nc", cache=False) as streamed:
         assert ds.t.values.size
-        for dim in ("time",) if method == "argmax" else ("time", ("y", "x"), ("x", "time"), None):
-            wanted = getattr(streamed.t, method)(dim).values
+        boxes: list[dict[str, slice]] = [{}, {"time": slice(5, 12)}, {"time": slice(2, 19), "x": slice(1, 5)}]
+        dims: list[Any] = ["time"] if method == "argmax" else ["time", ("y", "x"), ("x", "time"), None]
+        for box, dim in itertools.product(boxes, dims):
+            wanted = getattr(streamed.t.isel(box), method)(dim).values
             with monkeypatch.context() as patch:
                 patch.setattr(reduce_expression, "fold_in_portions", None)
-                found = getattr(ds.t, method)(dim).values
-            assert same_bits(found, wanted), dim
+                found = getattr(ds.t.isel(box), method)(dim).values
+            assert same_bits(found, wanted), (box, dim)
 
 
 def test_what_a_user_does_to_values_changes_nothing_else(cache: ValueCache, path: Path) -> None:
@@ -293,6 +296,16 @@ def test_a_small_array_that_is_used_in_parts_is_read_whole(cache: ValueCache, pa
             found: list[Any] = []
             assert _requests(lambda: found.append(ds.tas.isel(time=step).values)) == 0  # noqa: B023
             np.testing.assert_array_equal(found[0], expected.tas.values[step])
+
+
+def test_a_small_array_of_which_groups_are_reduced_is_read_whole(cache: ValueCache, path: Path) -> None:
+    """The first group streams, the others are of what was read: with the same bits."""
+    with insitu.open_dataset(path) as ds, insitu.open_dataset(path, cache=False) as streamed:
+        for read in (True, False):
+            with insitu.trace() as cost:
+                found = ds.tas.resample(time="5D").mean()
+            assert bool(cost.requests) is read
+            assert same_bits(found.values, streamed.tas.resample(time="5D").mean().values)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import xarray as xr
 
 import insitu.expressions.evaluate as values
 from asking import ask_twice, with_numpy_only
+from insitu.lazy_array import numpy_reductions
 from insitu.reducing import expression_values, stream
 from insitu.sources import trace
 from insitu.xarray_bridge import LazyArray, open_dataset, open_mfdataset, options
@@ -136,6 +137,7 @@ class Watched:
         monkeypatch.setattr(options, "block_bytes", 200)
         monkeypatch.setattr(expression_values, "REDUCED_BYTES", 200)
         monkeypatch.setattr(options, "read_limit", 0)
+        monkeypatch.setattr(numpy_reductions, "REUSED_BYTES", 200)
 
 
 @pytest.fixture

@@ -90,17 +90,13 @@ INDICES: dict[str, tuple[list[str], int, Any]] = {
 """By name: the variables that an index needs, how often it asks for their values, and the index."""
 
 
-STREAMED = ("tg_mean",)
-"""Reductions of groups of a stored variable stream every time; of formulas the values are kept."""
-
-
 @pytest.mark.parametrize("name", INDICES)
 def test_values_are_read_once_and_equal_xarrays(paths: list[Path], loaded: xr.Dataset, name: str) -> None:
     """Each question is asked twice. What is used year by year is kept after the first quarter, which is read again."""
     variables, _, index = INDICES[name]
     with insitu.open_mfdataset(paths) as ds:
         stored = _count_bytes(paths, variables)
-        for most in (1.3 * stored, stored if name in STREAMED else 0):
+        for most in (1.3 * stored, 0):
             with trace() as cost:
                 found = index(ds).load()
             _assert_same(found, loaded, index)

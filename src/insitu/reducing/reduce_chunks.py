@@ -429,8 +429,8 @@ class BatchReducer(ChunkSink):
 def reduce_one_chunk(
     array: VirtualArray, values: npt.NDArray[Any], axes: tuple[int, ...], reduction: Reduction
 ) -> Partial | None:
-    """Return the partial of an array that is one small chunk, given its values, without a plan: as `measure_many` does,
-    which other chunks of that size get to. None if it is anything else.
+    """Return the partial of an array that is one small chunk or a box of one, given its values, without a plan: as
+    `measure_many` does, which other chunks of that size get to. None if it is anything else.
     """
     if len(array.tiles) != 1 or 0 in values.shape or values.dtype.kind not in "biufc":
         return None
@@ -438,9 +438,11 @@ def reduce_one_chunk(
     table, packed = tile.chunks, not tile.packings.identity
     if not isinstance(table, Columns) or tile.dimensions != tuple(range(len(tile.axes))) or tile.shape != array.shape:
         return None
-    if not all(axis.is_regular and axis.count == 1 for axis in tile.axes) or table.source.item(0) < 0:
+    if not all(axis.count == 1 and axis.is_contiguous for axis in tile.axes) or table.source.item(0) < 0:
         return None
-    stored = values.size * max(tile.encodings[0].dtype.itemsize, reduction.dtype.itemsize)
+    is_raw = tile.encodings[0].raw or bool(table.filter_mask.any())
+    many = math.prod(axis.longest_chunk for axis in tile.axes) if is_raw else values.size
+    stored = many * max(tile.encodings[0].dtype.itemsize, reduction.dtype.itemsize)
     # Larger ones are measured by the kernel, read into their place, or cut into slices.
     if stored >= min(DIRECT_READ_BYTES, STEP_BYTES, BLOCK_BYTES // 2, FUSED_BYTES if packed else DIRECT_READ_BYTES):
         return None

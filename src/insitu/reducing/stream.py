@@ -31,7 +31,7 @@ from insitu.reading.tile_plan import Position
 from insitu.reducing.empty_cells import add_constants
 from insitu.reducing.known_values import KnownExecution, KnownValues
 from insitu.reducing.partial_fields import Partial
-from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace, PartialStack
+from insitu.reducing.reduce_chunks import BatchReducer, PartialsByPlace, PartialStack, reduce_one_chunk
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.result_layout import TileProjection, get_region
 from insitu.reducing.slabs import cut_slabs
@@ -65,6 +65,9 @@ def fold_chunks(
         The values, if they were kept from an earlier use: then nothing is fetched and decoded, and
         the result is the same to the last bit.
     """
+    at_once = None if known is None else reduce_one_chunk(array, known, tuple(axes), reduction)
+    if at_once is not None:
+        return at_once
     everything = Selection.of(..., array.shape)
     answer = _PartialResult(everything, axes, reduction)
     if 0 in array.shape:
