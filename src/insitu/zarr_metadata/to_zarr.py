@@ -16,12 +16,26 @@ import numpy as np
 
 from insitu.cancellation import check_deadline
 from insitu.errors import UnsupportedError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, ChunkLocations, Codec, Encoding, Source, Tile, VirtualArray
+from insitu.model import (
+    ABSENT,
+    FILTER_BITS,
+    INLINE,
+    UNWRITTEN,
+    Axis,
+    ChunkLocations,
+    Codec,
+    Encoding,
+    Source,
+    Tile,
+    VirtualArray,
+)
 
 __all__ = ["ZarrArraySpec", "to_zarr_spec", "without_encoder_settings"]
 
 CELLS_PER_BLOCK = 1 << 16
 """Cells that are checked together."""
+SKIPPED = (1 << FILTER_BITS) - 1
+"""Of a filter mask: which codecs were skipped. Marks cannot be said in Zarr, they are left out."""
 
 _ENCODER_SETTINGS: Mapping[str, frozenset[str]] = {
     "zlib": frozenset({"level"}),
@@ -104,7 +118,8 @@ class ZarrArraySpec:
         source = np.asarray(rows.source)
         self.unwritten += int(np.count_nonzero(source == UNWRITTEN))
         self.absent = self.absent or bool((source == ABSENT).any())
-        columns = [np.asarray(column) for column in (rows.encoding, rows.filter_mask, rows.packing)]
+        skipped = np.asarray(rows.filter_mask, np.int64) & SKIPPED
+        columns = [np.asarray(column) for column in (rows.encoding, skipped, rows.packing)]
         if all(column.size == 0 or (column[0] == column[-1] and (column == column[0]).all()) for column in columns):
             kinds = [0] if len(source) else []
         else:
