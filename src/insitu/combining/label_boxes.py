@@ -215,10 +215,10 @@ def _plan_row(boxes: LabelBoxes, owner: npt.NDArray[np.int32], axis: int, within
         return _plan_first_row(boxes, owner, within)
     dim, whole = boxes.dims[axis], boxes.labels[axis]
     slabs = np.ascontiguousarray(np.moveaxis(owner, axis, 0)).reshape(len(whole), -1)
-    alike: dict[bytes, list[int]] = {}
+    by_slab: dict[bytes, list[int]] = {}
     for at in np.flatnonzero((slabs >= 0).any(axis=1)).tolist():
-        alike.setdefault(slabs[at].tobytes(), []).append(at)
-    groups = [np.array(group, np.int64) for group in alike.values()]
+        by_slab.setdefault(slabs[at].tobytes(), []).append(at)
+    groups = [np.array(group, np.int64) for group in by_slab.values()]
     parts = tuple(
         _plan_row(boxes, np.asarray(owner.take(int(group[0]), axis)), axis - 1, {**within, axis: group})
         for group in groups

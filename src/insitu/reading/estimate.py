@@ -23,7 +23,7 @@ from insitu.model.tile import SPLIT_BYTES
 from insitu.reading.fetch import BATCH_CHUNK_BYTES, MERGED_GAP_BYTES
 from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
 from insitu.reading.plan import ReadPlan, plan_few, plan_read
-from insitu.reading.request_cost import is_far, request_bytes
+from insitu.reading.request_cost import has_remote_sources, request_bytes
 from insitu.reading.task_batches import BATCH_BYTES, cut_batches
 from insitu.sources.coalesce import frugal_gap
 
@@ -208,7 +208,7 @@ def estimate_requests(sources: Sequence[Source], source: Indices, offset: Indice
     if not len(offset):
         return 0
     known = np.maximum(length, 0)
-    if is_far(sources):
+    if has_remote_sources(sources):
         gap = frugal_gap(known, request_bytes(sources))
     else:
         gap = MERGED_GAP_BYTES if known.mean() <= BATCH_CHUNK_BYTES else 0
@@ -256,7 +256,7 @@ def estimate_fetches(array: VirtualArray, selection: Selection, *, object_bytes:
     batch[1:] |= np.diff(plan.source) != 0
     group = np.cumsum(batch) - batch[0]
     length = np.where(plan.length < 0, object_bytes, plan.length)
-    if is_far(plan.sources):
+    if has_remote_sources(plan.sources):
         from insitu.sources.range_batch import LONGEST_REQUEST, PART  # not at the top: files need none of it
 
         sizes = _merge_far_ranges(group, plan.offset, length, request_bytes(plan.sources))

@@ -37,7 +37,7 @@ from insitu.model import (
     VirtualArray,
 )
 from insitu.model.axis import CellCut, Indices, cut_numbers
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import has_remote_sources
 from insitu.reading.request_cost import request_bytes as cost_of_request
 from insitu.reading.select_cells import ListedSelection, TileSelection, select_cells
 from insitu.reading.tile_plan import TilePlan
@@ -256,7 +256,7 @@ def plan_few(array: VirtualArray, selection: Selection, out: npt.NDArray[Any]) -
     if sources[0] < 0 or sources.count(sources[0]) != len(sources):
         return None
     source = tile.chunks.sources[sources[0]]
-    if source.optional or is_far([source]):
+    if source.optional or has_remote_sources([source]):
         return None
     packings: dict[int, Packing | None] = {}
     for number in set(rows.packing.tolist()):
