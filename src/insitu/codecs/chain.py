@@ -26,7 +26,7 @@ from insitu.codecs.linked_libraries import get_decode_boxes, get_measure_chunks,
 from insitu.codecs.outside_values import Fetch, OutsideValues
 from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError, InsituError
-from insitu.model import FILTER_BITS, Encoding
+from insitu.model import Encoding
 
 __all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
 
@@ -57,8 +57,8 @@ def decode(
     shape
         The chunk's stored shape, padding included.
     filter_mask
-        Bit i set: `encoding.codecs[i]` was skipped when this chunk was written. Above `FILTER_BITS`
-        bits: the mark that its header must have.
+        Bit i set: `encoding.codecs[i]` was skipped when this chunk was written. Above these bits: the
+        mark that its header must have, for codecs that check it.
     out
         Where to: the same shape and dtype. Decoded straight into it where it is contiguous and the
         library can.
@@ -122,7 +122,7 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     if order is not None and len(order) != len(shape):
         raise CodecError(f"the encoding orders {len(order)} axes, but the chunk has {len(shape)}")
     stored = shape if order is None else tuple(shape[axis] for axis in order)
-    codecs, mark = encoding.codecs, filter_mask >> FILTER_BITS
+    codecs, mark = encoding.codecs, filter_mask >> len(encoding.codecs)
     records: OutsideValues | None = None
     form = BufferSpec.array(encoding.dtype, stored)
     skipped = 0

@@ -9,7 +9,6 @@ from insitu.model.axis import Axis
 from insitu.model.cell_counts import CellCounts, byte_ranges, count_cells, count_written
 from insitu.model.chunks import (
     ABSENT,
-    FILTER_BITS,
     INLINE,
     UNWRITTEN,
     WHOLE,
@@ -34,7 +33,6 @@ from insitu.model.tile import Tile
 
 __all__ = [
     "ABSENT",
-    "FILTER_BITS",
     "IDENTITY",
     "INLINE",
     "UNWRITTEN",

@@ -24,7 +24,6 @@ from insitu.model.source import Source
 
 __all__ = [
     "ABSENT",
-    "FILTER_BITS",
     "INLINE",
     "UNWRITTEN",
     "WHOLE",
@@ -44,10 +43,6 @@ ABSENT, UNWRITTEN, INLINE = -1, -2, -3
 
 The file never wrote it; its bytes are in the table itself.
 """
-FILTER_BITS = 32
-"""Bits of a filter mask, as HDF5 has them. What lies above is the mark of a chunk: what must be said
-in its header, for codecs that check it.
-"""
 WHOLE = -1
 """Value of a `length` column: from the offset to the end of the object."""
 
@@ -61,7 +56,9 @@ class Stored:
     length: int
     """Bytes; -1: up to the object's end."""
     filter_mask: int
-    """Bit i set: codec i was skipped; above `FILTER_BITS` bits: the mark of the chunk."""
+    """Bit i set: codec i was skipped. Above the bits of all codecs: what the header of the chunk must
+    say, for codecs that check it (`codecs.registry.CHECKS_MARK`).
+    """
     encoding: int
     """Position in the tile's encodings."""
     packing: int

@@ -16,26 +16,12 @@ import numpy as np
 
 from insitu.cancellation import check_deadline
 from insitu.errors import UnsupportedError
-from insitu.model import (
-    ABSENT,
-    FILTER_BITS,
-    INLINE,
-    UNWRITTEN,
-    Axis,
-    ChunkLocations,
-    Codec,
-    Encoding,
-    Source,
-    Tile,
-    VirtualArray,
-)
+from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, ChunkLocations, Codec, Encoding, Source, Tile, VirtualArray
 
 __all__ = ["ZarrArraySpec", "to_zarr_spec", "without_encoder_settings"]
 
 CELLS_PER_BLOCK = 1 << 16
 """Cells that are checked together."""
-SKIPPED = (1 << FILTER_BITS) - 1
-"""Of a filter mask: which codecs were skipped. Marks cannot be said in Zarr, they are left out."""
 
 _ENCODER_SETTINGS: Mapping[str, frozenset[str]] = {
     "zlib": frozenset({"level"}),
@@ -118,7 +104,9 @@ class ZarrArraySpec:
         source = np.asarray(rows.source)
         self.unwritten += int(np.count_nonzero(source == UNWRITTEN))
         self.absent = self.absent or bool((source == ABSENT).any())
-        skipped = np.asarray(rows.filter_mask, np.int64) & SKIPPED
+        # Above the bits of the codecs lies a mark, which Zarr cannot say.
+        codecs = max(len(encoding.codecs) for encoding in self.tile.encodings)
+        skipped = np.asarray(rows.filter_mask, np.int64) & (1 << codecs) - 1
         columns = [np.asarray(column) for column in (rows.encoding, skipped, rows.packing)]
         if all(column.size == 0 or (column[0] == column[-1] and (column == column[0]).all()) for column in columns):
             kinds = [0] if len(source) else []

@@ -217,7 +217,7 @@ class TestMark:
         leads = [(13, 1), (13, 90), (0, 15), (1, 16382), (1, 16383), (1, 200000), (2, 3650)]
         marks = [make_mark(SECTION1, product(unit=unit, lead=lead), 0) for unit, lead in leads]
         assert len(set(marks)) == len(marks)
-        assert all(0 < mark < 1 << 31 for mark in marks)
+        assert all(0 < mark < 1 << 30 for mark in marks)
         for mark, (unit, lead) in zip(marks, leads, strict=True):
             assert find_difference(mark, SECTION1, product(unit=unit, lead=lead)) is None
             assert find_difference(mark, SECTION1, product(unit=unit, lead=lead + 1)) is not None
@@ -229,6 +229,6 @@ class TestMark:
             if random.random() < 0.7:
                 header = header[:7] + bytes((0, int(random.integers(0, 14)))) + header[9:]
             mark = make_mark(SECTION1, header, int(random.integers(8)))
-            assert 0 < mark < 1 << 31
+            assert 0 < mark < 1 << 30
             assert find_difference(mark, SECTION1, header) is None
-            find_difference(int(random.integers(1 << 31)), random.bytes(21), header)
+            find_difference(int(random.integers(1 << 30)), random.bytes(21), header)

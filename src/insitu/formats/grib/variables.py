@@ -23,19 +23,7 @@ from insitu.formats.grib.grid_coordinates import GridCoordinates, find_grid_coor
 from insitu.formats.grib.header_keys import UNDEFINED, FieldDescription
 from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS
-from insitu.model import (
-    FILTER_BITS,
-    UNWRITTEN,
-    Axis,
-    ChunkTable,
-    Codec,
-    Columns,
-    Encoding,
-    Source,
-    Tile,
-    VirtualArray,
-    scatter,
-)
+from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 
 __all__ = ["FieldTable", "GribCoordinate", "GribVariable", "Unverified", "has_same_header", "make_variable"]
 
@@ -296,9 +284,9 @@ def _expected_headers(table: FieldTable, numbers: Sequence[int]) -> dict[str, An
 
 
 def _marks(table: FieldTable, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the marks of fields, as a chunk table has them."""
+    """Return the marks of fields, as a chunk table has them: above the bit of the one codec."""
     found = (table.unverified.get(number) for number in numbers)
-    return np.array([field.mark << FILTER_BITS if field is not None else 0 for field in found], np.int64)
+    return np.array([field.mark << 1 if field is not None else 0 for field in found], np.int64)
 
 
 @lru_cache(maxsize=4096, typed=True)

@@ -1,10 +1,12 @@
-"""Mark of a GRIB 2 header: lead time, level, member and run in 31 bits.
+"""Mark of a GRIB 2 header: lead time, level, member and run in 30 bits.
 
 An index says which field lies where; whether the message at that place is of that field is found
 when it is decoded. What is expected must therefore travel with each cell, from the scan through
 saved archives to servers. As an encoding for each lead time, level and member it would be 680,000
 encodings for one run of ECMWF's ensemble; as a mark it lies in the bits of the filter mask that
-filters do not need, and is the same for all runs, so that it hardly takes place when it is saved.
+filters do not need, and is the same for all runs. Stores keep differences of neighbours, so the lead
+time has the lowest bits: 4,000 runs of 19 lead times take 44 KB for five variables, 137 KB with the
+digest there.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ __all__ = ["LEVEL", "RUN", "START", "common_mark", "find_difference", "make_mark
 
 START, LEVEL, RUN = 1, 2, 4
 """What the digest has beside the lead time and the member: the start of an interval, the level, the run."""
-_DIGEST_BITS, _FLAG_BITS, _LEAD_BITS = 13, 3, 15
-_DIGESTS = (1 << _DIGEST_BITS) - 1
+_LEAD_BITS, _FLAG_BITS, _DIGEST_BITS = 15, 3, 12
+_LEADS, _FLAGS, _DIGESTS = ((1 << bits) - 1 for bits in (_LEAD_BITS, _FLAG_BITS, _DIGEST_BITS))
 """Digests are 1 to this; 0: nothing but the lead time is known."""
 _HALF = 1 << _LEAD_BITS - 1
 """Lead times: 0 is none, then whole hours, from here on whole minutes."""
@@ -61,8 +63,7 @@ def make_mark(identification: bytes, product: bytes, flags: int) -> int:
         `START`, `LEVEL` and `RUN`, as far as the index says them of its fields.
     """
     header = _parse_header(identification, product)
-    lead = _lead_code(header.lead)
-    return lead << _FLAG_BITS + _DIGEST_BITS | flags << _DIGEST_BITS | _digest(header, flags)
+    return (_digest(header, flags) << _FLAG_BITS | flags) << _LEAD_BITS | _lead_code(header.lead)
 
 
 def common_mark(marks: Iterable[int]) -> int:
@@ -70,19 +71,17 @@ def common_mark(marks: Iterable[int]) -> int:
     distinct = set(marks)
     if len(distinct) == 1:
         return distinct.pop()
-    shift = _FLAG_BITS + _DIGEST_BITS
-    leads = {mark >> shift for mark in distinct}
-    return leads.pop() << shift if len(leads) == 1 else 0
+    leads = {mark & _LEADS for mark in distinct}
+    return leads.pop() if len(leads) == 1 else 0
 
 
 def find_difference(mark: int, identification: bytes, product: bytes) -> str | None:
     """Return how a header differs from one of that mark; None if it does not."""
     header = _parse_header(identification, product)
-    lead = mark >> _FLAG_BITS + _DIGEST_BITS
+    lead, flags, digest = mark & _LEADS, mark >> _LEAD_BITS & _FLAGS, mark >> _LEAD_BITS + _FLAG_BITS
     if lead and lead != _lead_code(header.lead):
         found = "an unknown lead time" if header.lead is None else f"the lead time {_format_time(header.lead)}"
         return f"has {found}, not {_format_time(_lead_seconds(lead))}"
-    digest, flags = mark & _DIGESTS, mark >> _DIGEST_BITS & (1 << _FLAG_BITS) - 1
     if not digest or digest == _digest(header, flags):
         return None
     levels = " to ".join(f"{value} (surface {code})" for code, value in header.surfaces) or "unknown"

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute
 
 from insitu.errors import InsituError, SourceError
 from insitu.lru import LruCache
-from insitu.model import FILTER_BITS, Inline, Stored, VirtualArray, VirtualGroup
+from insitu.model import Inline, Stored, VirtualArray, VirtualGroup
 from insitu.model.encoding_texts import codec_chain_text, packing_text
 from insitu.pictures.cell_details import CellDetails, find_cell
 from insitu.pictures.cell_grid import MAX_KEPT_CELLS, STATES, is_computed_object
@@ -257,7 +257,7 @@ def _describe_cell(array: VirtualArray, found: CellDetails | None) -> dict[str, 
         ]
         if has_encoding
         else [],
-        "filter_mask": mask & (1 << FILTER_BITS) - 1,
+        "filter_mask": mask & (1 << len(encoding.codecs)) - 1,
         "order": None if encoding.order is None else list(encoding.order),
         "chunk_shape": list(found.chunk_shape),
         "shows": [
