@@ -142,6 +142,8 @@ def _estimate_fetches(spans: Sequence[AxisSpan], itemsize: int) -> tuple[int, in
             pieces *= span.wanted if position < depth else span.cells
             size *= 1 if position < depth else span.extent if position == depth else span.stored
         ways.append((pieces, size))
+    # How far away the bytes are is not known here: the worst of what `trim_ranges` chooses where a request costs
+    # as much as 16 KiB (a local file), 64 KiB or 1 MiB.
     least = [min(ways, key=lambda way: way[0] * (way[1] + request)) for request in (16 << 10, 64 << 10, 1 << 20)]
     return max(pieces for pieces, _ in least), max(size for _, size in least)
 
@@ -301,6 +303,8 @@ def _merge_ranges(group: Indices, offset: Indices, length: Indices, gaps: Indice
     gap of their group become one.
     """
     ends = offset + length
+    # A range may lie within the one before it, so a request ends where the furthest of its ranges ends. Groups are
+    # shifted apart, so that one running maximum serves all.
     apart = int(ends.max()) + 1  # so far that no range reaches into the next group
     if apart * (int(group[-1]) + 1) < 2**62:
         ends = np.maximum.accumulate(ends + group * apart) - group * apart
