@@ -133,7 +133,7 @@ def test_a_lock_of_windows_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
         order.append("first")
     thread.join(LONG)
     assert order == ["first", "second"]
-    assert locks.held == {}
+    assert locks.locked == {}
 
 
 def test_a_directory_of_windows_has_its_lock_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +143,8 @@ def test_a_directory_of_windows_has_its_lock_beside(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("insitu.references.atomic_write.os", WindowsOs())
     (tmp_path / "x.icechunk").mkdir()
     with lock_directory(str(tmp_path / "x.icechunk")):
-        assert len(locks.held) == 1
-    assert locks.held == {}
+        assert len(locks.locked) == 1
+    assert locks.locked == {}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.icechunk", "x.icechunk.lock"]
 
 

@@ -42,16 +42,16 @@ class FileLocks(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("msvcrt")
-        self.held: dict[tuple[int, int], int] = {}
+        self.locked: dict[tuple[int, int], int] = {}
         self.refusals = 0
 
     def locking(self, handle: int, mode: int, count: int) -> None:
         facts = os.fstat(handle)
         file = facts.st_dev, facts.st_ino
         if mode == self.LK_UNLCK:
-            if self.held.pop(file, None) != handle:
+            if self.locked.pop(file, None) != handle:
                 raise OSError(13, "this file is not locked")
-        elif self.held.setdefault(file, handle) != handle:
+        elif self.locked.setdefault(file, handle) != handle:
             self.refusals += 1
             raise OSError(13, "another handle has a lock")
 

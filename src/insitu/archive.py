@@ -563,8 +563,8 @@ class Archive:
 
         names = [variables] if isinstance(variables, str) else variables
         context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)
-        asked = PATTERN_WORDS if patterns is None else patterns
-        return advise(self.subtree(names), names, asked, chunks=chunks, codec=codec, price=price, context=context)
+        chosen = PATTERN_WORDS if patterns is None else patterns
+        return advise(self.subtree(names), names, chosen, chunks=chunks, codec=codec, price=price, context=context)
 
     def recipe_to_save(self) -> Recipe | None:
         """Return how the files were combined, to be saved; of a saved archive, the recipe that it

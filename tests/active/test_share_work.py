@@ -175,11 +175,11 @@ def test_arrays_of_an_expression_are_split_together() -> None:
     other = mosaic(np.array([[0], [1]]), [[6, 3], [4]], tiled=True)
     mask = mosaic(np.array([[0, 0]]), [[1], [2, 2]], tiled=False)
     elsewhere = mosaic(np.array([[2], [2]]), [[5, 4], [4]], tiled=False)
-    alike = [OwnedArray(array, owner_of) for array in (one, other)]
-    assert [owners for _, owners in split_by_owner((9, 4), alike)] == [1, 2]
+    owned = [OwnedArray(array, owner_of) for array in (one, other)]
+    assert [owners for _, owners in split_by_owner((9, 4), owned)] == [1, 2]
     # What is broadcast does not separate, and belongs to every part.
-    assert {owners for _, owners in split_by_owner((9, 4), [*alike, OwnedArray(mask, owner_of)])} <= {1, 2, 3}
-    both = split_by_owner((9, 4), [*alike, OwnedArray(elsewhere, owner_of)])
+    assert {owners for _, owners in split_by_owner((9, 4), [*owned, OwnedArray(mask, owner_of)])} <= {1, 2, 3}
+    both = split_by_owner((9, 4), [*owned, OwnedArray(elsewhere, owner_of)])
     assert [owners for _, owners in both] == [0b101, 0b110]
     assert most_bytes([OwnedArray(one, owner_of)]) == 0
     assert most_bytes([OwnedArray(one, owner_of), OwnedArray(elsewhere, owner_of)]) == 0

@@ -29,8 +29,8 @@ def run(*words: str, code: int = 0) -> tuple[str, str]:
 
 
 def test_a_table(file: str) -> None:
-    said, notes = run(file, "--price", "1000000000")
-    lines = said.splitlines()
+    output, notes = run(file, "--price", "1000000000")
+    lines = output.splitlines()
     assert lines[0].split()[:3] == ["variable", "pattern", "wanted"]
     assert lines[0].split()[-1] == "cost"
     grids = ["series", "maps", "both"]

@@ -31,34 +31,34 @@ def run(*words: str, code: int = 0) -> tuple[str, str]:
 
 
 def test_files_become_a_store(files: list[str], tmp_path: Path) -> None:
-    _, said = run(*files, str(tmp_path / "t.zarr"), "--chunks", "series", "--verify")
-    assert "objects" in said
-    assert "verified" in said
+    _, output = run(*files, str(tmp_path / "t.zarr"), "--chunks", "series", "--verify")
+    assert "objects" in output
+    assert "verified" in output
     found, want = xr.open_zarr(tmp_path / "t.zarr").load(), xr.open_mfdataset(files).load()
     xr.testing.assert_identical(found, want)
 
 
 def test_a_dry_run_writes_nothing(files: list[str], tmp_path: Path) -> None:
-    said, _ = run(files[0], str(tmp_path / "t.zarr"), "--chunks", "time=3,y=-1", "--dry-run", "--memory", "1GiB")
-    assert "in 1 pass" in said
-    assert "x: [6, 4] in chunks [3, 4]" in said
+    output, _ = run(files[0], str(tmp_path / "t.zarr"), "--chunks", "time=3,y=-1", "--dry-run", "--memory", "1GiB")
+    assert "in 1 pass" in output
+    assert "x: [6, 4] in chunks [3, 4]" in output
     assert not (tmp_path / "t.zarr").exists()
 
 
 def test_json_lines(files: list[str], tmp_path: Path) -> None:
-    said, _ = run(files[0], str(tmp_path / "t.zarr"), "--json", "--sel", "time=2000-01-02..2000-01-04")
-    lines = [json.loads(line) for line in said.splitlines()]
+    output, _ = run(files[0], str(tmp_path / "t.zarr"), "--json", "--sel", "time=2000-01-02..2000-01-04")
+    lines = [json.loads(line) for line in output.splitlines()]
     assert [line["event"] for line in lines][-2:] == ["progress", "done"]
     assert lines[-2]["bytes"] == lines[-2]["total"]
     assert xr.open_zarr(tmp_path / "t.zarr").sizes["time"] == 3
-    said, _ = run(files[0], str(tmp_path / "u.zarr"), "--json", "--dry-run")
-    assert json.loads(said.splitlines()[-1])["event"] == "plan"
+    output, _ = run(files[0], str(tmp_path / "u.zarr"), "--json", "--dry-run")
+    assert json.loads(output.splitlines()[-1])["event"] == "plan"
 
 
 @pytest.mark.parametrize("text", ["time", "time=x", "=3", "time=1,time=2"])
 def test_chunks_that_are_not_understood(files: list[str], tmp_path: Path, text: str) -> None:
-    _, said = run(files[0], str(tmp_path / "t.zarr"), "--chunks", text, code=2)
-    assert "--chunks" in said
+    _, output = run(files[0], str(tmp_path / "t.zarr"), "--chunks", text, code=2)
+    assert "--chunks" in output
 
 
 def test_a_target_alone_is_not_enough() -> None:

@@ -185,14 +185,14 @@ def test_a_killed_scan_goes_on(archive: Path, tmp_path: Path) -> None:
     wait_until(lambda: kept_in(scans))
     process.send_signal(signal.SIGKILL)
     process.wait(LONG)
-    kept = kept_in(scans)
-    assert 1 <= kept < 6
+    saved = kept_in(scans)
+    assert 1 <= saved < 6
     assert not target.exists()
     done = subprocess.run(
         [sys.executable, "-c", first.replace("COUNT", "10_000"), *command[3:]],
         env=environment, capture_output=True, text=True, timeout=LONG, check=True,
     )  # fmt: skip
-    assert f"{kept} file{'s' if kept > 1 else ''} had been scanned before" in done.stderr
+    assert f"{saved} file{'s' if saved > 1 else ''} had been scanned before" in done.stderr
     xr.testing.assert_equal(insitu.open_dataset(target).load(), reference(archive))
     assert not [*scans.iterdir()]
 

@@ -180,16 +180,16 @@ def test_results_do_not_share_scratch(make):
     fletcher = Codec("fletcher32")
     first, second = make("<i4", (100,), 1), make("<i4", (100,), 2)
     for codecs in ((fletcher, ZLIB), (SHUFFLE, fletcher, ZLIB), (ZLIB, Codec("zstd")), (Codec("bitround"), ZLIB)):
-        kept = []
+        decoded = []
         for array in (first, second):
             data = shuffled(array) if SHUFFLE in codecs else array.tobytes()
             if fletcher in codecs:
                 data = bytes(numcodecs.Fletcher32().encode(np.frombuffer(data, np.uint8)))
             data = zlib.compress(data)
             data = bytes(numcodecs.Zstd().encode(data)) if Codec("zstd") in codecs else data
-            kept.append(decode(data, Encoding(np.dtype("<i4"), codecs), (100,)))
-        assert (kept[0] == first).all()
-        assert (kept[1] == second).all()
+            decoded.append(decode(data, Encoding(np.dtype("<i4"), codecs), (100,)))
+        assert (decoded[0] == first).all()
+        assert (decoded[1] == second).all()
 
 
 def test_large_buffers_are_not_kept():

@@ -79,26 +79,26 @@ def test_each_chunk_is_decoded_once_within_the_memory(
         return
     assert sweep.memory <= room
     chunk_bytes = 8 * math.prod(min(size, n) for size, n in zip(source.sizes, shape, strict=True))
-    kept: OrderedDict[tuple[int, ...], None] = OrderedDict()
+    cached: OrderedDict[tuple[int, ...], None] = OrderedDict()
     decoded: dict[tuple[int, ...], int] = {}
     boxes = list(sweep.boxes(shape))
     for box in boxes:
         for chunk in sorted(source_chunks(source, shape, box)):
-            if chunk not in kept:
+            if chunk not in cached:
                 decoded[chunk] = decoded.get(chunk, 0) + 1
             is_shared = sum(chunk in source_chunks(source, shape, other) for other in boxes) > 1
             if is_shared:
-                kept[chunk] = None
-                kept.move_to_end(chunk)
-            while len(kept) * chunk_bytes > max(sweep.kept, 0):
-                kept.popitem(last=False)
+                cached[chunk] = None
+                cached.move_to_end(chunk)
+            while len(cached) * chunk_bytes > max(sweep.cache_bytes, 0):
+                cached.popitem(last=False)
     assert all(times == 1 for times in decoded.values())
 
 
 def test_one_pass_where_it_fits_and_two_where_not() -> None:
     maps, series = SourceGrid((1, 180, 360)), (1000, 20, 20)
     one = plan_passes((1000, 180, 360), 4, maps, series, 300 << 20)
-    assert (one.count, one.last.kept, one.last.box) == (1, 0, (1000, 180, 360))
+    assert (one.count, one.last.cache_bytes, one.last.box) == (1, 0, (1000, 180, 360))
     two = plan_passes((1000, 180, 360), 4, maps, series, 64 << 20)
     assert two.count == 2
     assert two.memory <= 80 << 20
@@ -108,7 +108,7 @@ def test_one_pass_where_it_fits_and_two_where_not() -> None:
 
 def test_boxes_of_equal_grids_are_whole_chunks() -> None:
     passes = plan_passes((1000, 180, 360), 4, SourceGrid((10, 90, 90)), (10, 90, 90), 1 << 30)
-    assert (passes.count, passes.last.kept) == (1, 0)
+    assert (passes.count, passes.last.cache_bytes) == (1, 0)
     assert math.prod(passes.last.box) * 4 <= PREFERRED_BOX
 
 

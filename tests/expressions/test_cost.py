@@ -62,7 +62,7 @@ class Untouched:
 def test_arithmetic_alone() -> None:
     array = stored(1 << 42, 4, Untouched(), np.s_[::2])
     found = cost(computed("sqrt", array))
-    assert found.is_far
+    assert found.is_remote
     assert found.plan > 1 << 40
     assert found.bytes_decoded == 4 << 42
 

@@ -90,15 +90,15 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 class TestAppend:
-    @pytest.mark.parametrize("held", [1, 2])
+    @pytest.mark.parametrize("count", [1, 2])
     @pytest.mark.parametrize("new", [1, 2])
-    def test_grows_to_what_all_files_make(self, files: list[Path], tmp_path: Path, held: int, new: int) -> None:
+    def test_grows_to_what_all_files_make(self, files: list[Path], tmp_path: Path, count: int, new: int) -> None:
         target = tmp_path / "x.insitu"
-        insitu.Archive.open(files[0] if held == 1 else list(map(str, files[:held]))).save(target)
-        done = insitu.Archive.open(target).append([str(path) for path in files[held : held + new]])
+        insitu.Archive.open(files[0] if count == 1 else list(map(str, files[:count]))).save(target)
+        done = insitu.Archive.open(target).append([str(path) for path in files[count : count + new]])
         assert len(done.added) == new
         assert done.steps == new * STEPS
-        check(target, *files[: held + new])
+        check(target, *files[: count + new])
 
     def test_one_file_each_month(self, files: list[Path], tmp_path: Path) -> None:
         target = tmp_path / "x.insitu"

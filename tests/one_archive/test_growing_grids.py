@@ -61,34 +61,34 @@ def check(target: Path, paths: Any, **how: Any) -> None:
         xr.testing.assert_identical(insitu.open_dataset(target).load(), expected(paths, **how))
 
 
-@pytest.mark.parametrize(("held", "options"), [(1, "defaults"), (2, "minimal"), (2, "all"), (1, "different")])
+@pytest.mark.parametrize(("count", "options"), [(1, "defaults"), (2, "minimal"), (2, "all"), (1, "different")])
 class TestGridOfForecasts:
-    def test_one_run(self, runs: list[list[str]], tmp_path: Path, held: int, options: str) -> None:
+    def test_one_run(self, runs: list[list[str]], tmp_path: Path, count: int, options: str) -> None:
         how, target = {**GRID, **OPTIONS[options]}, tmp_path / "x.insitu"
-        archive = save(runs[:held], target, **how)
-        assert archive.append(runs[held]).steps == 1
-        check(target, runs[: held + 1], **how)
-        again = archive.append(runs[held])
-        assert (again.steps, set(again.skipped)) == (0, set(runs[held]))
+        archive = save(runs[:count], target, **how)
+        assert archive.append(runs[count]).steps == 1
+        check(target, runs[: count + 1], **how)
+        again = archive.append(runs[count])
+        assert (again.steps, set(again.skipped)) == (0, set(runs[count]))
 
     def test_by_a_pattern_and_by_a_dataset(
-        self, runs: list[list[str]], tmp_path: Path, held: int, options: str
+        self, runs: list[list[str]], tmp_path: Path, count: int, options: str
     ) -> None:
         how, target = {**GRID, **OPTIONS[options]}, tmp_path / "x.insitu"
-        save(runs[:held], target, **how).append(str(Path(runs[held][0]).parent / "*.nc"))
-        insitu.open_mfdataset([runs[held + 1]], **how).insitu.append(target, "time")
-        check(target, runs[: held + 2], **how)
+        save(runs[:count], target, **how).append(str(Path(runs[count][0]).parent / "*.nc"))
+        insitu.open_mfdataset([runs[count + 1]], **how).insitu.append(target, "time")
+        check(target, runs[: count + 2], **how)
 
-    def test_two_runs(self, runs: list[list[str]], tmp_path: Path, held: int, options: str) -> None:
+    def test_two_runs(self, runs: list[list[str]], tmp_path: Path, count: int, options: str) -> None:
         how, target = {**GRID, **OPTIONS[options]}, tmp_path / "x.insitu"
-        assert save(runs[:held], target, **how).append(runs[: held + 2]).steps == 2
-        check(target, runs[: held + 2], **how)
+        assert save(runs[:count], target, **how).append(runs[: count + 2]).steps == 2
+        check(target, runs[: count + 2], **how)
 
-    def test_a_lead(self, runs: list[list[str]], tmp_path: Path, held: int, options: str) -> None:
+    def test_a_lead(self, runs: list[list[str]], tmp_path: Path, count: int, options: str) -> None:
         how, target = {**GRID, **OPTIONS[options]}, tmp_path / "x.insitu"
         for new in ([row[-1] for row in runs[:2]], [[row[-1]] for row in runs[:2]]):
-            archive = save([row[:-held] for row in runs[:2]], target, **how)
-            if held == 2:
+            archive = save([row[:-count] for row in runs[:2]], target, **how)
+            if count == 2:
                 archive.append([row[-2] for row in runs[:2]], "step")
             archive.append(new, "step")
             check(target, runs[:2], **how)
@@ -150,9 +150,9 @@ def test_a_year_before_those_of_a_list(tmp_path: Path, calendar: str, way: str, 
     years = [year(tmp_path, 1, number, calendar, months) for number in (2000, 2001, 2002)]
     nested = {"combine": "nested", "concat_dim": "time"}
     for how in (nested, {}):
-        for held in (years[1:], years[1:2]):
+        for first in (years[1:], years[1:2]):
             target = tmp_path / "x.insitu"
-            archive = save(held, target, **how)
+            archive = save(first, target, **how)
 
             def append(path: str, archive: insitu.Archive = archive, target: Path = target) -> None:
                 if way == "archive":
@@ -161,7 +161,7 @@ def test_a_year_before_those_of_a_list(tmp_path: Path, calendar: str, way: str, 
                     insitu.open_dataset(path).insitu.append(target, "time")
 
             append(years[0])
-            check(target, [*held, years[0]] if how else [years[0], *held], **how)
+            check(target, [*first, years[0]] if how else [years[0], *first], **how)
 
 
 def test_years_between_others(tmp_path: Path) -> None:

@@ -108,10 +108,10 @@ def test_one_record_chunks_are_fetched_together(tmp_path: Path, packed: bool) ->
         xr.testing.assert_identical(found.load(), expected.load())
 
 
-@pytest.mark.parametrize("kept", [0.5, 0.99])
-def test_a_file_that_was_cut_after_the_scan(tmp_path: Path, kept: float) -> None:
+@pytest.mark.parametrize("share", [0.5, 0.99])
+def test_a_file_that_was_cut_after_the_scan(tmp_path: Path, share: float) -> None:
     path = _write(tmp_path / "a.nc", (1, 4, 5))
     group = insitu.scan(path)
-    os.truncate(path, int(path.stat().st_size * kept))
+    os.truncate(path, int(path.stat().st_size * share))
     with pytest.raises(InsituError, match="not the one that was scanned"):
         insitu.read(group, "v")

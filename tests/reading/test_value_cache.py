@@ -18,6 +18,7 @@ import xarray as xr
 
 import insitu
 from asking import same_bits, with_numpy_only
+from insitu.errors import InsituError
 from insitu.lazy_array import LazyArray, at_once, duck_array, numpy_operations, windowing
 from insitu.model import VirtualArray
 from insitu.reading import cache as reading_cache
@@ -306,6 +307,20 @@ def test_a_small_array_of_which_groups_are_reduced_is_read_whole(cache: ValueCac
                 found = ds.tas.resample(time="5D").mean()
             assert bool(cost.requests) is read
             assert same_bits(found.values, streamed.tas.resample(time="5D").mean().values)
+
+
+def test_a_damaged_chunk_does_not_fail_what_reads_others(cache: ValueCache, path: Path) -> None:
+    expected = xr.open_dataset(path).tas.load()
+    (tile,) = insitu.scan(path).arrays["tas"].tiles
+    chunk = tile.chunks[5, 0, 0]
+    data = bytearray(path.read_bytes())
+    data[chunk.offset : chunk.offset + chunk.length] = bytes(chunk.length)
+    path.write_bytes(data)
+    ds = insitu.open_dataset(path)
+    for _ in range(2):  # three quarters of a small array: it would be read whole
+        np.testing.assert_array_equal((ds.tas.isel(time=slice(10, None)) * 1).values, expected[10:])
+        with pytest.raises(InsituError, match=r"chunk \(5, 0, 0\)"):
+            (ds.tas.isel(time=slice(0, 30)) * 1).load()
 
 
 @pytest.fixture

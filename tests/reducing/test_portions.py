@@ -95,7 +95,7 @@ class Nesting:
 
     name: str = "nesting"
     engine: Any = None
-    is_far: bool = False
+    is_remote: bool = False
 
     @property
     def parts(self) -> Any:
@@ -123,8 +123,8 @@ def test_every_engine_merges_in_the_same_tree(count: int) -> None:
     depth = max(itertools.accumulate((c == "(") - (c == ")") for c in here)) if count > 1 else 0
     assert depth <= 7 * max(len(np.base_repr(count, 8)), 1)  # a tree, not a chain
     with ThreadPoolExecutor(3) as pool:
-        for engine, is_far in ((None, False), (None, True), (pool, False), ("dask", False)):
-            job = Nesting(engine=engine, is_far=is_far)
+        for engine, is_remote in ((None, False), (None, True), (pool, False), ("dask", False)):
+            job = Nesting(engine=engine, is_remote=is_remote)
             assert list(fold_portions.run_portions(job, [region.boxes])) == [here]  # type: ignore[arg-type]
 
 
@@ -157,7 +157,7 @@ class Meeting(Nesting):
 def test_portions_of_far_storage_overlap_and_end_together() -> None:
     region = Region((slice(0, 1),), tuple((slice(i, i + 1),) for i in range(9)))
     with pytest.raises(OSError, match="no more"):
-        list(fold_portions.run_portions(Meeting(is_far=True), [region.boxes]))  # type: ignore[arg-type]
+        list(fold_portions.run_portions(Meeting(is_remote=True), [region.boxes]))  # type: ignore[arg-type]
     assert Meeting.ended == [3]  # what had begun was told
 
 

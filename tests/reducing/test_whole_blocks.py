@@ -17,7 +17,7 @@ from insitu.sources import MemorySource
 from mosaics import Case, chunked
 
 
-def asked(
+def reduce_case(
     case: Case, method: str, axes: Any = None, keepdims: bool = False, tally: ReadStatistics | None = None, **rules: Any
 ) -> np.ndarray:
     opened = SourcePool(opener=lambda source: MemorySource(case.disk[source.url]))
@@ -40,16 +40,16 @@ def test_medians_and_quantiles(case: Case, limit: int, axes: tuple[int, ...], mo
     variable = xr.Variable(["a", "b", "c"], case.values)
     dims = ["abc"[axis] for axis in axes]
     for skipna in (None, False):
-        found = asked(case, "median", axes, skipna=skipna)
+        found = reduce_case(case, "median", axes, skipna=skipna)
         expected = variable.median(dims, skipna=skipna)
         np.testing.assert_array_equal(found, expected)
         assert found.dtype == expected.dtype
         for q in (0.3, [0.1, 0.9, 0.5]):
-            found = asked(case, "quantile", axes, q=q, skipna=skipna)
+            found = reduce_case(case, "quantile", axes, q=q, skipna=skipna)
             expected = variable.quantile(q, dims, skipna=skipna)
             np.testing.assert_allclose(found, expected, rtol=1e-6)
             assert found.shape == expected.shape
-    assert asked(case, "quantile", axes, keepdims=True, q=[0.5]).shape == (
+    assert reduce_case(case, "quantile", axes, keepdims=True, q=[0.5]).shape == (
         1,
         *(1 if i in axes else n for i, n in enumerate(case.values.shape)),
     )
@@ -58,19 +58,19 @@ def test_medians_and_quantiles(case: Case, limit: int, axes: tuple[int, ...], mo
 def test_every_chunk_is_read_once_where_it_can_be(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", 10 * 4 * 5 * 4)
     tally = ReadStatistics()
-    asked(case, "median", 0, tally=tally)
+    reduce_case(case, "median", 0, tally=tally)
     assert tally.chunks == 9
 
 
 def test_advice_where_chunks_lie_across(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_blocks, "BLOCK_BYTES", 10 * 4 * 2)
     with pytest.warns(UserWarning, match="reads every chunk 12 times"):
-        found = asked(case, "median", 0)
+        found = reduce_case(case, "median", 0)
     np.testing.assert_array_equal(found, np.nanmedian(case.values, 0))
     with pytest.raises(UnsupportedError, match="needs"):
-        asked(case, "median")
+        reduce_case(case, "median")
     with pytest.raises(ModelError, match="needs q"):
-        asked(case, "quantile", 0)
+        reduce_case(case, "quantile", 0)
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 60)), min_size=1, max_size=3), st.integers(1, 5000))
@@ -92,12 +92,12 @@ def test_texts(dtype: str) -> None:
     variable = xr.Variable(["a", "b"], values)
     for method in ("min", "max", "count", "argmin"):
         for axis, dim in ((0, "a"), (1, "b")):
-            found = asked(case, method, axis)
+            found = reduce_case(case, method, axis)
             expected = getattr(variable, method)(dim).values
             np.testing.assert_array_equal(found, expected)
             assert found.dtype == expected.dtype
     with pytest.raises(UnsupportedError, match="cannot compute mean"):
-        asked(case, "mean")
+        reduce_case(case, "mean")
 
 
 def _text_case(values: np.ndarray) -> Case:

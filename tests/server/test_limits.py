@@ -102,10 +102,10 @@ def test_settings_travel() -> None:
 
 
 class _Slow(http.server.BaseHTTPRequestHandler):
-    asked = threading.Event()
+    was_requested = threading.Event()
 
     def do_GET(self) -> None:
-        self.asked.set()
+        self.was_requested.set()
         time.sleep(1.2)
         self.send_response(200)
         self.send_header("Content-Length", "4")
@@ -400,9 +400,9 @@ def test_a_shutdown_waits_for_what_is_under_way(slow: str, tmp_path: Path) -> No
     with serving([slow], tmp_path / "log") as server:
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(sum_of(server, f"{slow}/x")))
-        _Slow.asked.clear()
+        _Slow.was_requested.clear()
         thread.start()
-        assert _Slow.asked.wait(LONG)
+        assert _Slow.was_requested.wait(LONG)
         server.process.send_signal(signal.SIGTERM)
         thread.join()
         assert found[0].status == 200

@@ -36,14 +36,14 @@ class Site:
 
     def __init__(self) -> None:
         site = self
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.away: str | None = None
         self.status = 302
         self.pages: dict[str, bytes] = {}
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append(self.path)
+                site.requests.append(self.path)
                 site.answer(self)
 
             do_HEAD = do_GET
@@ -120,14 +120,14 @@ def test_no_redirect_is_followed(
         ):
             store.away = away
             for name, act in acts(f"{scheme}://box/a/x", options).items():
-                before = len(store.asked)
+                before = len(store.requests)
                 with pytest.raises(RefusedError, match="read from th") as caught:
                     act()
                 assert "hush" not in str(caught.value)
-                assert len(store.asked) == before + 1, (
+                assert len(store.requests) == before + 1, (
                     name
                 )  # the question itself, and not the other place on the same server
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 @pytest.mark.parametrize(("scheme", "options"), CASES)
@@ -137,7 +137,7 @@ def test_a_redirect_to_what_is_allowed_is_followed(
     store.away = f"{elsewhere.url}/good/x"
     with access_policy_scope(Roots([f"{scheme}://box", f"{elsewhere.url}/good"])):
         assert open_source(f"{scheme}://box/x", options).read(0, 6) == b"secret"
-    assert elsewhere.asked
+    assert elsewhere.requests
 
 
 @pytest.mark.parametrize(("scheme", "options"), CASES)
@@ -147,7 +147,7 @@ def test_what_a_store_answers_itself_is_read(store: Site, scheme: str, options: 
         assert source.read(0, 6) == b"secret"
         assert source.url == f"{scheme}://box/a b/ü+x"
         assert source.describe().url == source.url
-    assert unquote(store.asked[-1].partition("?")[0]).endswith("/box/a b/ü+x")
+    assert unquote(store.requests[-1].partition("?")[0]).endswith("/box/a b/ü+x")
 
 
 def s3_page(keys: list[str], folders: list[str], after: str = "") -> bytes:
@@ -195,7 +195,7 @@ def test_the_second_page_may_not_lead_away_either(store: Site, elsewhere: Site) 
     store.pages = {"": s3_page(["a/x"], [], "next")}
     with access_policy_scope(Roots(["s3://box/a"])), pytest.raises(RefusedError):
         listing.list_all_objects("s3://box/a", {"anon": True})
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 def test_credentials_that_cannot_sign(store: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_credentials_that_cannot_sign(store: Site, monkeypatch: pytest.MonkeyPat
             listing.list_folder("gs://box", {"service_account_key": SERVICE})
         with pytest.raises((AccessError, SourceError)):
             open_source("gs://box/x", {"service_account_key": "{}"}).read(0, 1)
-    assert store.asked == []
+    assert store.requests == []
 
 
 SERVICE = '{"private_key": "x", "private_key_id": "1", "client_email": "a@b", "disable_oauth": true}'

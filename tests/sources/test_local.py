@@ -87,9 +87,9 @@ def test_the_descriptor_is_given_back(path):
 
 def test_a_read_under_way_keeps_the_descriptor(path):
     source = LocalSource(path)
-    held = source._file()
+    opened = source._file()
     source.close()
-    assert os.pread(held.number, 2, 0) == path.read_bytes()[:2]
+    assert os.pread(opened.number, 2, 0) == path.read_bytes()[:2]
 
 
 def test_a_file_that_shrank_gives_short_reads(path, data):

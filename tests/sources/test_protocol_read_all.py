@@ -8,10 +8,10 @@ from insitu.sources import CountingSource, MemorySource, read_all, resolve
 class Far(MemorySource):
     """A source that is not local, and counts how often its size is asked for."""
 
-    asked = 0
+    requests = 0
 
     def size(self) -> int:
-        self.asked += 1
+        self.requests += 1
         return super().size()
 
 
@@ -25,5 +25,5 @@ def test_every_size(monkeypatch: pytest.MonkeyPatch, size: int, offset: int) -> 
     counted = CountingSource(source)
     assert read_all(counted, offset) == data[offset:]
     left = max(size - offset, 0)
-    assert source.asked == (1 if left >= 10 else 0)
+    assert source.requests == (1 if left >= 10 else 0)
     assert read_all(MemorySource(data), offset) == data[offset:]

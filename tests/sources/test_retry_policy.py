@@ -7,12 +7,12 @@ from insitu.sources.retry_policy import RetryPolicy, retry_after
 
 
 @given(st.integers(0, 2000), st.floats(0, 1), st.none() | st.floats(0, 1000))
-def test_pauses_grow_up_to_a_bound_and_respect_the_server(attempt, chance, asked):
+def test_pauses_grow_up_to_a_bound_and_respect_the_server(attempt, chance, requested):
     rules = RetryPolicy()
-    pause = rules.pause(attempt, chance, asked)
+    pause = rules.pause(attempt, chance, requested)
     assert pause >= rules.first_pause / 2
-    assert pause <= max(rules.longest_pause, asked or 0)
-    assert pause >= (asked or 0)
+    assert pause <= max(rules.longest_pause, requested or 0)
+    assert pause >= (requested or 0)
     assert rules.pause(attempt + 1, chance) >= rules.pause(attempt, chance)
 
 

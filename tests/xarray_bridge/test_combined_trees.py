@@ -282,9 +282,9 @@ class TestContradictions:
         bad.write_bytes(b"\x89HDF\r\n\x1a\n")
         with pytest.raises(insitu.errors.InsituError, match=r"bad\.nc"):
             insitu.open_mfdatatree([*swaths, bad])
-        with pytest.warns(InsituWarning) as told:
+        with pytest.warns(InsituWarning) as warned:
             tree = insitu.open_mfdatatree([*swaths, bad], errors="warn")
-        assert len(told) == 1  # not once for each group
+        assert len(warned) == 1  # not once for each group
         assert tree["PRODUCT"].sizes["time"] == 3
 
 

@@ -94,7 +94,7 @@ class Web:
 
     root: Path
     url: str = ""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
         def answer(self, body: bool) -> None:
             parts = urlsplit(self.path)
-            server_side.asked.append(self.path)
+            server_side.requests.append(self.path)
             if parse_qs(parts.query).get("X-Amz-Signature") != ["open-sesame"]:
                 self.send_response(403)
                 self.send_header("Content-Length", "0")

@@ -15,7 +15,7 @@ from insitu.errors import FormatError, SelectionError
 from real_files import corpus_files
 
 
-def theirs(path: Path) -> xr.Dataset:
+def open_with_xarray(path: Path) -> xr.Dataset:
     with xr.open_dataset(path, engine="netcdf4") as ds:
         return ds.load()
 
@@ -38,7 +38,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 @pytest.mark.parametrize("seed", range(3))
 def test_stations(tmp_path: Path, opened: Any, kind: str, seed: int) -> None:
     owners = write_stations(tmp_path / "a.nc", kind, seed)
-    ds, whole = opened(tmp_path / "a.nc"), theirs(tmp_path / "a.nc")
+    ds, whole = opened(tmp_path / "a.nc"), open_with_xarray(tmp_path / "a.nc")
     relation = "row_size" if kind == "contiguous" else "station_index"
     for number in range(4):
         expected = whole.isel(station=number, obs=np.flatnonzero(owners == number)).drop_vars(relation)
@@ -66,7 +66,7 @@ def test_chunks_of_other_instances_are_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_profiles_of_stations(tmp_path: Path, opened: Any, seed: int) -> None:
     stations, counts = write_nested(tmp_path / "a.nc", seed)
-    ds, whole = opened(tmp_path / "a.nc"), theirs(tmp_path / "a.nc")
+    ds, whole = opened(tmp_path / "a.nc"), open_with_xarray(tmp_path / "a.nc")
     owners = np.repeat(np.arange(7), counts)
     for number, label in enumerate([71001, 71002, 13857]):
         profiles = np.flatnonzero(stations == number)
@@ -102,7 +102,7 @@ def test_arrays_of_one_length_for_each_instance(tmp_path: Path) -> None:
     )
     ds.to_netcdf(tmp_path / "a.nc")
     found = insitu.open_dataset(tmp_path / "a.nc").insitu.instance("b")
-    xr.testing.assert_identical(found.load(), theirs(tmp_path / "a.nc").isel(trajectory=1))
+    xr.testing.assert_identical(found.load(), open_with_xarray(tmp_path / "a.nc").isel(trajectory=1))
 
 
 def test_floats_of_argo_side_by_side(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_floats_of_argo_side_by_side(tmp_path: Path) -> None:
         paths.append(tmp_path / f"R69007{number:02d}_001.nc")
         write_argo(paths[-1], levels, number)
     found = insitu.open_mfdataset(paths, combine="nested", concat_dim="N_PROF", pad=True)
-    parts = [theirs(path) for path in paths]
+    parts = [open_with_xarray(path) for path in paths]
     expected = xr.concat(
         [part.pad(N_LEVELS=(0, 7 - part.sizes["N_LEVELS"])) for part in parts], "N_PROF", combine_attrs="override"
     )
@@ -124,7 +124,7 @@ def test_one_station_of_several_files(tmp_path: Path) -> None:
     paths, expected = [tmp_path / "a.nc", tmp_path / "b.nc"], []
     for seed, path in enumerate(paths):
         owners = write_stations(path, "contiguous", seed, counts=(3, 2 + seed, 1, 4))
-        expected.append(theirs(path).temp.values[owners == 1])
+        expected.append(open_with_xarray(path).temp.values[owners == 1])
     found = insitu.open_mfdataset(
         paths, combine="nested", concat_dim="obs", preprocess=lambda ds: ds.insitu.instance("s1")
     )
@@ -183,7 +183,7 @@ class TestMistakes:
 @pytest.mark.parametrize("name", ["contiguous.nc", "T_contiguous.nc"])
 def test_files_of_other_projects(name: str) -> None:
     path = next(path for path in corpus_files("netcdf3", "hdf5") if path.name == name)
-    ds, whole = insitu.open_dataset(path), theirs(path)
+    ds, whole = insitu.open_dataset(path), open_with_xarray(path)
     (relation,) = [key for key, variable in whole.variables.items() if "sample_dimension" in variable.attrs]
     begin, (dim,) = 0, whole[relation].dims
     for number, count in enumerate(whole[relation].values.tolist()):

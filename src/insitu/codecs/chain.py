@@ -57,7 +57,8 @@ def decode(
     shape
         The chunk's stored shape, padding included.
     filter_mask
-        Bit i set: `encoding.codecs[i]` was skipped when this chunk was written.
+        Bit i set: `encoding.codecs[i]` was skipped when this chunk was written. Above these bits: the
+        mark that its header must have, for codecs that check it.
     out
         Where to: the same shape and dtype. Decoded straight into it where it is contiguous and the
         library can.
@@ -121,7 +122,7 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     if order is not None and len(order) != len(shape):
         raise CodecError(f"the encoding orders {len(order)} axes, but the chunk has {len(shape)}")
     stored = shape if order is None else tuple(shape[axis] for axis in order)
-    codecs = encoding.codecs
+    codecs, mark = encoding.codecs, filter_mask >> len(encoding.codecs)
     records: OutsideValues | None = None
     form = BufferSpec.array(encoding.dtype, stored)
     skipped = 0
@@ -139,6 +140,8 @@ def prepare(encoding: Encoding, shape: tuple[int, ...], filter_mask: int = 0) ->
     for position, codec in enumerate(codecs[skipped:], skipped):
         if filter_mask >> position & 1:
             continue
+        if mark and codec.name in registry.CHECKS_MARK:
+            codec = replace(codec, configuration={**codec.configuration, "mark": mark})
         step = registry.make_step(codec, form)
         if not step.idle:
             steps.append((step, form.limit if form.exact else -1))

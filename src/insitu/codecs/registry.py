@@ -110,6 +110,9 @@ OUTSIDE_VALUES: dict[str, str] = {
     "hdf5_vlen": "formats.hdf5.codecs.heap_values:Records",
 }
 
+CHECKS_MARK = frozenset({"grib"})
+"""Codecs that are given the mark of a chunk, which its header must have, as `mark`."""
+
 ALIASES = {
     "bzip2": "bz2",
     "endian": "bytes",

@@ -69,10 +69,10 @@ def _variables_by_files(files: FilesTable, numbers: Sequence[int]) -> list[tuple
     for number in numbers:
         for name in files.kind_of(number).data_names():
             holders.setdefault(name, []).append(number)
-    alike: dict[tuple[int, ...], list[str]] = {}
+    names_by_files: dict[tuple[int, ...], list[str]] = {}
     for name, own in holders.items():
-        alike.setdefault(tuple(own), []).append(name)
-    return [(frozenset(names), list(own)) for own, names in alike.items()]
+        names_by_files.setdefault(tuple(own), []).append(name)
+    return [(frozenset(names), list(own)) for own, names in names_by_files.items()]
 
 
 def _files_by_variables(files: FilesTable) -> Sequence[list[int]]:

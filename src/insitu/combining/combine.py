@@ -33,7 +33,7 @@ from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
 from insitu.combining.placed_files import PlacedFiles
 from insitu.combining.portion import Portion, ScannedFiles
-from insitu.combining.scan_alike import scan_alike
+from insitu.combining.scan_by_kind import scan_by_kind
 from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
@@ -125,9 +125,9 @@ def combine(
             check.add(tables[-1])
 
     if found is None and job.forecasts is not None:
-        alike = scan_alike(urls, job, job.forecasts, run.progress)
-        single = scan_many(alike.rest, job, parallel=run.parallel, progress=run.progress) if alike.rest else []
-        found = [*alike.failures, *alike.members, *single]
+        of_kinds = scan_by_kind(urls, job, job.forecasts, run.progress)
+        single = scan_many(of_kinds.rest, job, parallel=run.parallel, progress=run.progress) if of_kinds.rest else []
+        found = [*of_kinds.failures, *of_kinds.members, *single]
         look(found)
     elif found is None:
         found = scan_many(urls, job, parallel=run.parallel, progress=run.progress, look=look)

@@ -76,12 +76,12 @@ def _format(grid: Grid, other: Grid) -> str:
     found = []
     if grid[2:] != other[2:]:
         found.append(f"{grid[2]} × {grid[3]} pixels")
-    numbers, theirs = (str(one[1] or "").split() for one in (grid, other))
-    if len(numbers) == len(theirs) == 6:
-        if [numbers[i] for i in (1, 2, 4, 5)] != [theirs[i] for i in (1, 2, 4, 5)]:
+    numbers, other_numbers = (str(one[1] or "").split() for one in (grid, other))
+    if len(numbers) == len(other_numbers) == 6:
+        if [numbers[i] for i in (1, 2, 4, 5)] != [other_numbers[i] for i in (1, 2, 4, 5)]:
             turned = "" if float(numbers[2]) == float(numbers[4]) == 0 else ", turned"
             found.append(f"pixels of {numbers[1]} × {numbers[5]}{turned}")
-        if (numbers[0], numbers[3]) != (theirs[0], theirs[3]):
+        if (numbers[0], numbers[3]) != (other_numbers[0], other_numbers[3]):
             found.append(f"the corner at ({numbers[0]}, {numbers[3]})")
     elif grid[1] != other[1]:
         found.append(f"the transformation {grid[1]}")

@@ -94,8 +94,8 @@ def _join_row(row: Row, members: Mapping[int, Member], rules: CombineRules, *, i
 
 def _with_data(member: Member, names: Collection[str]) -> Member:
     """Return the member with only these of its data variables."""
-    kept = {name: each for name, each in member.variables.items() if name in member.coords or name in names}
-    return member.with_variables(kept)
+    chosen = {name: each for name, each in member.variables.items() if name in member.coords or name in names}
+    return member.with_variables(chosen)
 
 
 def _cut(member: Member, cut: Cut) -> Member:

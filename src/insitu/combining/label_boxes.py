@@ -165,7 +165,7 @@ def place_boxes(
     if len(dims) == 1:  # of repeated places the last assignment counts
         flat = np.concatenate([places[0][box] for box in order.tolist()])
         owner[flat] = np.repeat(order, lengths[0][order])
-    elif (lengths == 1).all():
+    elif (lengths == 1).all():  # fields of forecasts: 166,440 boxes of a cell each, in one assignment
         at = tuple(np.concatenate(each)[order] for each in places)
         owner[at] = order
     else:
@@ -179,7 +179,7 @@ def _find_places(
     dim: str, labels: Sequence[Labels], grid: Labels, numbers: Sequence[int], urls: Sequence[str] | None
 ) -> tuple[Places, ...]:
     """Return where the labels of each box are in those of the grid."""
-    different = {id(own): own for own in labels}
+    different = {id(own): own for own in labels}  # files of one kind share them: looked up once
     starts = np.concatenate([[0], np.cumsum([len(own) for own in different.values()])]).astype(np.int64)
     whole = np.concatenate(list(different.values()))
     found = np.asarray(pandas_index(grid, dim).get_indexer(pandas_index(whole, dim)), np.int64)
@@ -215,10 +215,12 @@ def _plan_row(boxes: LabelBoxes, owner: npt.NDArray[np.int32], axis: int, within
         return _plan_first_row(boxes, owner, within)
     dim, whole = boxes.dims[axis], boxes.labels[axis]
     slabs = np.ascontiguousarray(np.moveaxis(owner, axis, 0)).reshape(len(whole), -1)
-    alike: dict[bytes, list[int]] = {}
+    # Labels whose cells come from the same files are one row: otherwise each label of a regular table would be joined
+    # for itself.
+    by_slab: dict[bytes, list[int]] = {}
     for at in np.flatnonzero((slabs >= 0).any(axis=1)).tolist():
-        alike.setdefault(slabs[at].tobytes(), []).append(at)
-    groups = [np.array(group, np.int64) for group in alike.values()]
+        by_slab.setdefault(slabs[at].tobytes(), []).append(at)
+    groups = [np.array(group, np.int64) for group in by_slab.values()]
     parts = tuple(
         _plan_row(boxes, np.asarray(owner.take(int(group[0]), axis)), axis - 1, {**within, axis: group})
         for group in groups

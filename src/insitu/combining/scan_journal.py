@@ -98,7 +98,7 @@ class Journal:
         self.folder = folder
         self.found = 0
         """Number of files whose results were taken from the journal."""
-        self.kept = 0
+        self.saved = 0
         """Number of files whose results are in the journal."""
         self.usable = True
         """Whether results can be written."""
@@ -126,7 +126,7 @@ class Journal:
         if checksum != _hash_bytes(data[HASH:]) or identity != identity_of(files):  # incomplete, or of other files
             return None
         self.found += len(files)
-        self.kept += len(files)
+        self.saved += len(files)
         return result
 
     def keep(self, files: Sequence[Any], result: bytes, identity: bytes) -> None:
@@ -147,7 +147,7 @@ class Journal:
             with os.fdopen(handle, "wb") as file:
                 file.write(_hash_bytes(identity + result) + identity + result)
             os.replace(name, self.folder / _portion_key(files))
-            self.kept += len(files)
+            self.saved += len(files)
         except OSError as error:
             if name is not None:
                 with suppress(OSError):

@@ -147,7 +147,7 @@ class PortionScan:
         self.engine = engine
         self.journal = journal
         if journal is not None:
-            journal.found = journal.kept = 0
+            journal.found = journal.saved = 0
         self.progress = progress
         self.check = check
         self.state = ScanProgress(len(urls))
@@ -260,7 +260,7 @@ class PortionScan:
         except BaseException as error:
             for future in self._waiting:
                 future.cancel()
-            resumable = 0 if self.journal is None or not self.journal.usable else self.journal.kept
+            resumable = 0 if self.journal is None or not self.journal.usable else self.journal.saved
             if is_lost_worker(error):
                 raise InsituError(
                     f"workers were lost while files were scanned ({type(error).__name__}: {error})",

@@ -91,16 +91,18 @@ def choose_chunks(
     whole = tuple(max(length, 1) for length in shape)
     if len(whole) < 2 and math.prod(whole) * itemsize <= LABEL_BYTES:
         return whole
-    kept = tuple(min(size, n) for size, n in zip(stored, whole, strict=True)) if stored is not None else None
+    current = tuple(min(size, n) for size, n in zip(stored, whole, strict=True)) if stored is not None else None
     if isinstance(given, Mapping):
-        default = kept or _balance(whole, itemsize, dims, time)
-        asked = {dim: whole[axis] if given[dim] == -1 else given[dim] for axis, dim in enumerate(dims) if dim in given}
-        return tuple(min(asked.get(dim, default[axis]), whole[axis]) for axis, dim in enumerate(dims))
-    if given is None and kept is not None:
-        return kept
+        default = current or _balance(whole, itemsize, dims, time)
+        lengths = {
+            dim: whole[axis] if given[dim] == -1 else given[dim] for axis, dim in enumerate(dims) if dim in given
+        }
+        return tuple(min(lengths.get(dim, default[axis]), whole[axis]) for axis, dim in enumerate(dims))
+    if given is None and current is not None:
+        return current
     if given in (None, "auto"):
-        if kept is not None and USUAL_BYTES[0] <= math.prod(kept) * itemsize <= USUAL_BYTES[1]:
-            return kept
+        if current is not None and USUAL_BYTES[0] <= math.prod(current) * itemsize <= USUAL_BYTES[1]:
+            return current
         return _balance(whole, itemsize, dims, time)
     if given == "both":
         return _balance(whole, itemsize, dims, time)

@@ -101,11 +101,11 @@ class BoxCopier:
         return list(self.encode(values, [part.start for part in box], objects))
 
 
-def _reader(node: Expression, kept: int) -> Callable[[Box], npt.NDArray[Any]]:
+def _reader(node: Expression, cache_bytes: int) -> Callable[[Box], npt.NDArray[Any]]:
     """Return what reads boxes; with room for them, chunks of which a box needs a part are kept for the next ones."""
-    chunks = _StraddlingChunks(LruCache(kept, lambda chunk: chunk.nbytes), kept)
-    read = box_reader(node, BoxMemory(1 << 62, chunks=kept), chunks=chunks)
-    if not kept:
+    chunks = _StraddlingChunks(LruCache(cache_bytes, lambda chunk: chunk.nbytes), cache_bytes)
+    read = box_reader(node, BoxMemory(1 << 62, chunks=cache_bytes), chunks=chunks)
+    if not cache_bytes:
         return read
     grid = source_grid(node)
 
@@ -156,7 +156,7 @@ def copy_array(
     if engine is not None:
         _copy_by_engine(copier, node, todo, journal, count, engine)
         return
-    read = _reader(node, sweep.kept)
+    read = _reader(node, sweep.cache_bytes)
     pending: list[Future[None]] = []
     try:
         for box, objects in todo:

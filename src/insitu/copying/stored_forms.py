@@ -285,14 +285,14 @@ def _is_same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 
 def _time_encodings(variable: Any, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield encodings to try: that of the first file, then whole numbers of ever finer units."""
-    kept = {key: given[key] for key in (*TIMES, *MISSING, "dtype") if key in given}
-    if "units" in kept:
-        yield dict(kept)
-    calendar = {"calendar": kept["calendar"]} if "calendar" in kept else {}
+    settings = {key: given[key] for key in (*TIMES, *MISSING, "dtype") if key in given}
+    if "units" in settings:
+        yield dict(settings)
+    calendar = {"calendar": settings["calendar"]} if "calendar" in settings else {}
     if variable.dtype.kind == "m":
         yield from ({"units": unit, "dtype": "int64"} for unit in TIME_UNITS)
         return
-    _, since, date = str(kept.get("units", "")).partition(" since ")
+    _, since, date = str(settings.get("units", "")).partition(" since ")
     for begin in ([date] if since else []) + ["1970-01-01"]:
         for unit in TIME_UNITS:
             yield {"units": f"{unit} since {begin}", "dtype": "int64", **calendar}

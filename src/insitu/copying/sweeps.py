@@ -80,7 +80,7 @@ class Sweep:
     """Lengths of a box."""
     order: tuple[int, ...]
     """The axes, the one along which boxes follow each other last at the end."""
-    kept: int
+    cache_bytes: int
     """Bytes of source chunks that are kept from box to box."""
     memory: int
     """Bytes of boxes and kept chunks together."""
@@ -209,7 +209,7 @@ def _measure(
 ) -> Sweep:
     """Return a pass with the memory that it takes."""
     lengths = [min(size, whole) for size, whole in zip(box, shape, strict=True)]
-    kept = 0
+    cache_bytes = 0
     for place, axis in enumerate(order):
         if source.is_aligned(axis, box[axis], shape[axis]):
             continue
@@ -221,10 +221,10 @@ def _measure(
             layer *= min(lengths[other] + sticks_out, shape[other])
         for other in order[place + 1 :]:
             layer *= shape[other]
-        kept += KEPT_LAYERS * layer * kept_itemsize
+        cache_bytes += KEPT_LAYERS * layer * kept_itemsize
     values = math.prod(lengths) * itemsize
-    at_once = 1 if list(lengths) == list(shape) else AT_ONCE + bool(kept)  # a piece of a box is read at a time
-    return Sweep(box, order, kept, at_once * values + kept)
+    at_once = 1 if list(lengths) == list(shape) else AT_ONCE + bool(cache_bytes)  # a piece of a box is read at a time
+    return Sweep(box, order, cache_bytes, at_once * values + cache_bytes)
 
 
 def _lengthen(
@@ -287,7 +287,7 @@ def _plan_two(
 
 
 def _best_order(shape: tuple[int, ...], box: tuple[int, ...], source: SourceGrid) -> tuple[int, ...]:
-    return min(_orders(shape, box, source), key=lambda order: _measure(shape, 1, source, box, order, 1).kept)
+    return min(_orders(shape, box, source), key=lambda order: _measure(shape, 1, source, box, order, 1).cache_bytes)
 
 
 def _grow(lengths: Sequence[int], shape: Sequence[int], axes: Sequence[int], room: int) -> tuple[int, ...]:

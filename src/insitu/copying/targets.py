@@ -159,10 +159,10 @@ class Target:
     def _was_published(self) -> bool:
         """Return whether what lies at the target was published by the run whose folder is still there."""
         try:
-            said = self._mark.read_text()
+            published = self._mark.read_text()
         except OSError:
             return False
-        return said == self.describe_published()
+        return published == self.describe_published()
 
     def describe_published(self) -> str:
         """Return what tells the target that lies there from others."""

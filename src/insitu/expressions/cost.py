@@ -11,7 +11,7 @@ from insitu.expressions.nodes import Expression, Operation, Stored, iterate_node
 from insitu.model import Selection
 from insitu.model.elementwise import Members
 from insitu.reading.estimate import StoredPart, count_stored_chunks, estimate_read
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import has_remote_sources
 
 __all__ = ["Cost", "cost"]
 
@@ -26,7 +26,7 @@ class Cost:
     """Bytes of the largest chunk that is decoded, or of what is fetched or selected of one."""
     bytes_decoded: int
     """Bytes that all chunks decode to."""
-    is_far: bool
+    is_remote: bool
     """Whether a request to the storage of an array takes long."""
     operations: int
     """Elements that all operations compute together; 0: values are only read."""
@@ -57,7 +57,7 @@ def cost(expression: Expression, *, looks_into_tables: bool = False) -> Cost:
         plan=sum(read.plan for read in reads),
         chunk=max((read.chunk for read in reads), default=0),
         bytes_decoded=sum(read.decoded for read in reads),
-        is_far=any(node.whole.tiles and is_far(node.whole.tiles[0].chunks.sources) for node in stored),
+        is_remote=any(node.whole.tiles and has_remote_sources(node.whole.tiles[0].chunks.sources) for node in stored),
         operations=sum(node.size for node in operations),
         bytes_per_element=sum(node.dtype.itemsize for node in stored) + sum(map(_bytes_per_element, operations)),
         members=sum(members.values.nbytes for members in sets),

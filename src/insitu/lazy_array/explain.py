@@ -160,7 +160,7 @@ def _estimate_memory(
     need
         What it takes.
     """
-    threads = REMOTE_WORKERS if need.is_far else count_cores() + 1
+    threads = REMOTE_WORKERS if need.is_remote else count_cores() + 1
     # A thread holds what it has fetched, the chunk that it decodes, and what a filter makes of that.
     decoding = threads * (max(BATCH_BYTES, need.chunk) + 2 * need.chunk)
     memory = need.plan + min(decoding, sum(part.bytes_fetched + 2 * part.bytes_decoded for part in need.parts))

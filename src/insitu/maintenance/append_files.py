@@ -230,16 +230,16 @@ def _split_known_steps(
     new = tree_from_member(member)
     known = {name: array for name, array in tree.arrays.items() if dim in array.dims}
     added = {name: array for name, array in new.arrays.items() if dim in array.dims}
-    held, missing = find_held_steps(known, added, dim, member.sizes[dim], target)
-    if not held.any():
+    existing, missing = find_held_steps(known, added, dim, member.sizes[dim], target)
+    if not existing.any():
         return member, ()
-    if (held & missing).any():
+    if (existing & missing).any():
         raise CombineError(
-            f"step {int(np.argmax(held & missing))} of {dim!r} comes from several files, "
+            f"step {int(np.argmax(existing & missing))} of {dim!r} comes from several files, "
             f"and {target} holds only some of them",
             hint=COMBINE_ANEW,
         )
-    rest = None if held.all() else rebuild(member, dim, _true_ranges(~held), (), recipe, load)
+    rest = None if existing.all() else rebuild(member, dim, _true_ranges(~existing), (), recipe, load)
     still_used = () if rest is None else _used_urls(rest)
     return rest, tuple(url for url in _used_urls(member) if url not in still_used)
 

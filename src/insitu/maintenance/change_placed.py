@@ -90,10 +90,10 @@ def append_placed(
             raise CombineError(
                 f"{target} cannot grow along {dim!r}: its files are placed along {' × '.join(dims)}", hint=COMBINE_ANEW
             )
-        held = set(recipe.files)
-        skipped = tuple(url for url in dict.fromkeys(urls) if url in held)
+        existing = set(recipe.files)
+        skipped = tuple(url for url in dict.fromkeys(urls) if url in existing)
         _check_unchanged(target, recipe, skipped, storage_options)
-        new = [url for url in dict.fromkeys(urls) if url not in held]
+        new = [url for url in dict.fromkeys(urls) if url not in existing]
         if missing := [url for url in new if url not in known]:
             known |= {str(member.source): member for member in scan(missing, recipe)}
         found = [known[url] for url in new if url in known]

@@ -227,11 +227,11 @@ class _Boxes:
         from insitu.combining.label_boxes import LabelBoxes
         from insitu.combining.merge import merge
 
-        alike: dict[bytes, list[str]] = {}
+        by_owner: dict[bytes, list[str]] = {}
         for name, owner in owners.items():
-            alike.setdefault(owner.tobytes(), []).append(name)
+            by_owner.setdefault(owner.tobytes(), []).append(name)
         parts = []
-        for names in alike.values():
+        for names in by_owner.values():
             others = owners.keys() - set(names)
             members = dict(enumerate(_without(member, others) for member in self.members))
             absent = [number for number, member in members.items() if names[0] not in member.variables]
@@ -263,8 +263,8 @@ class _Boxes:
 
 
 def _without(member: Member, names: Collection[str]) -> Member:
-    kept = {name: variable for name, variable in member.variables.items() if name not in names}
-    return member.with_variables(kept, member.coords & kept.keys())
+    others = {name: variable for name, variable in member.variables.items() if name not in names}
+    return member.with_variables(others, member.coords & others.keys())
 
 
 def _places_in_files(array: VirtualArray) -> Iterator[tuple[Source, int]]:

@@ -51,15 +51,15 @@ def keep_last(
                 url=target,
                 hint=f"Name the files: insitu drop {target} FILE",
             )
-        saved = kept = read_saved_member(opened.tree, load, target)
+        saved = shortened = read_saved_member(opened.tree, load, target)
         for dim, count in counts.items():
-            kept = _last_steps(kept, dim, count, target)
-        if kept.sizes == saved.sizes:
+            shortened = _last_steps(shortened, dim, count, target)
+        if shortened.sizes == saved.sizes:
             return ()
         axes = ForecastAxes.of(recipe.options.combine)
         if axes is not None:
-            kept = _without_empty_labels(kept, axes)
-        before, tree = FileLayout.of(opened.tree).spans, tree_from_member(kept, opened.tree.groups)
+            shortened = _without_empty_labels(shortened, axes)
+        before, tree = FileLayout.of(opened.tree).spans, tree_from_member(shortened, opened.tree.groups)
         if opened.replace(tree):
             after = FileLayout.of(tree).spans
             return tuple(url for url in before if url not in after)

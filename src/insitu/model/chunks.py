@@ -56,6 +56,9 @@ class Stored:
     length: int
     """Bytes; -1: up to the object's end."""
     filter_mask: int
+    """Bit i set: codec i was skipped. Above the bits of all codecs: what the header of the chunk must
+    say, for codecs that check it (`codecs.registry.CHECKS_MARK`).
+    """
     encoding: int
     """Position in the tile's encodings."""
     packing: int

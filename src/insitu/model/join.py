@@ -84,6 +84,8 @@ def fuse_neighbours(
     across = np.delete(origins, dimension, axis=1)
     # Sorted by the position across the join first, so that candidates for fusing are neighbours.
     order = np.lexsort((origins[:, dimension], *across.T[::-1])) if across.shape[1] else np.argsort(origins[:, 0])
+    # A file without steps would lie between its neighbours and keep them from fusing. If all are empty one stays,
+    # for its type and encoding.
     order = order[lengths[order] > 0] if (lengths > 0).any() else order[:1]
     groups: list[list[int]] = []
     for i in order:
@@ -130,6 +132,8 @@ def fuse(tiles: Sequence[Tile], dimension: int) -> Tile:
     pools = [table.sources for table in tables]
     listed = [pool for pool in pools if isinstance(pool, tuple)]
     columns = [table for table in tables if isinstance(table, Columns)]
+    # Tables of a store, which load their rows when these are needed, are put side by side: to append to them as
+    # columns would load all.
     if len(listed) == len(columns) == len(tables):
         sources, source_maps = merge_pools(listed)
         chunks: ChunkTable = _append_tables(columns, number, sources, source_maps, encoding_maps, packing_maps)
@@ -152,7 +156,7 @@ def merge_pools(pools: Sequence[tuple[T, ...]]) -> tuple[tuple[T, ...], Maps]:
     numbers: dict[T, int] = {}
     maps: Maps = []
     for i, pool in enumerate(pools):
-        if i and pool is pools[i - 1]:
+        if i and pool is pools[i - 1]:  # shared: 166,440 sources of forecasts are not hashed again for each table
             maps.append(maps[-1])
         else:
             maps.append(np.array([numbers.setdefault(item, len(numbers)) for item in pool], np.int64))
@@ -176,7 +180,7 @@ def _append_tables(
         columns = [getattr(table, name) for table in tables]
         if name in maps:
             columns = [_renumber_column(column, table) for column, table in zip(columns, maps[name], strict=True)]
-        if name == "offset" and inline_starts[-1]:
+        if name == "offset" and inline_starts[-1]:  # each table counts from the beginning of its own bytes
             columns = [
                 np.where(table.source == INLINE, column.astype(np.int64) + start, column) if start else column
                 for column, table, start in zip(columns, tables, inline_starts.tolist(), strict=False)

@@ -38,6 +38,7 @@ def _is_alike(arrays: Sequence[VirtualArray], axis: int) -> bool:
     if across is None:
         return False
     for array in arrays:
+        # Which fill value counts for all is decided by `concatenate`.
         if len(array.tiles) != 1 or array.dtype != first.dtype or array.fill_value is not None:
             return False
         tile = array.tiles[0]

@@ -23,7 +23,7 @@ from insitu.model.tile import SPLIT_BYTES
 from insitu.reading.fetch import BATCH_CHUNK_BYTES, MERGED_GAP_BYTES
 from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
 from insitu.reading.plan import ReadPlan, plan_few, plan_read
-from insitu.reading.request_cost import is_far, request_bytes
+from insitu.reading.request_cost import has_remote_sources, request_bytes
 from insitu.reading.task_batches import BATCH_BYTES, cut_batches
 from insitu.sources.coalesce import frugal_gap
 
@@ -142,6 +142,8 @@ def _estimate_fetches(spans: Sequence[AxisSpan], itemsize: int) -> tuple[int, in
             pieces *= span.wanted if position < depth else span.cells
             size *= 1 if position < depth else span.extent if position == depth else span.stored
         ways.append((pieces, size))
+    # How far away the bytes are is not known here: the worst of what `trim_ranges` chooses where a request costs
+    # as much as 16 KiB (a local file), 64 KiB or 1 MiB.
     least = [min(ways, key=lambda way: way[0] * (way[1] + request)) for request in (16 << 10, 64 << 10, 1 << 20)]
     return max(pieces for pieces, _ in least), max(size for _, size in least)
 
@@ -208,7 +210,7 @@ def estimate_requests(sources: Sequence[Source], source: Indices, offset: Indice
     if not len(offset):
         return 0
     known = np.maximum(length, 0)
-    if is_far(sources):
+    if has_remote_sources(sources):
         gap = frugal_gap(known, request_bytes(sources))
     else:
         gap = MERGED_GAP_BYTES if known.mean() <= BATCH_CHUNK_BYTES else 0
@@ -256,7 +258,7 @@ def estimate_fetches(array: VirtualArray, selection: Selection, *, object_bytes:
     batch[1:] |= np.diff(plan.source) != 0
     group = np.cumsum(batch) - batch[0]
     length = np.where(plan.length < 0, object_bytes, plan.length)
-    if is_far(plan.sources):
+    if has_remote_sources(plan.sources):
         from insitu.sources.range_batch import LONGEST_REQUEST, PART  # not at the top: files need none of it
 
         sizes = _merge_far_ranges(group, plan.offset, length, request_bytes(plan.sources))
@@ -301,6 +303,8 @@ def _merge_ranges(group: Indices, offset: Indices, length: Indices, gaps: Indice
     gap of their group become one.
     """
     ends = offset + length
+    # A range may lie within the one before it, so a request ends where the furthest of its ranges ends. Groups are
+    # shifted apart, so that one running maximum serves all.
     apart = int(ends.max()) + 1  # so far that no range reaches into the next group
     if apart * (int(group[-1]) + 1) < 2**62:
         ends = np.maximum.accumulate(ends + group * apart) - group * apart

@@ -27,7 +27,7 @@ from insitu.reading.chunk_sink import ChunkSink
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.plan import ReadPlan
 from insitu.reading.read_statistics import ReadStatistics
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import has_remote_sources
 from insitu.reading.source_pool import SourcePool
 from insitu.reading.task_batches import MIN_BATCH_BYTES, cut_batches
 from insitu.reading.thread_pools import run_tasks
@@ -364,14 +364,14 @@ def run_executions(runs: Sequence[PlanExecution]) -> None:
         for task in tasks:
             task()
         return
-    run_tasks(tasks, any(is_far(run.plan.sources) for run in runs), stop)
+    run_tasks(tasks, any(has_remote_sources(run.plan.sources) for run in runs), stop)
 
 
 def _is_little_work(runs: Sequence[PlanExecution]) -> bool:
     """Return whether this thread has read everything from local files before another one would have started."""
     nbytes = 0
     for run in runs:
-        if is_far(run.plan.sources) or (run.plan.length < 0).any():
+        if has_remote_sources(run.plan.sources) or (run.plan.length < 0).any():
             return False
         nbytes += int(run.plan.length.sum())
     return nbytes <= MIN_BATCH_BYTES

@@ -37,7 +37,7 @@ from insitu.model import (
     VirtualArray,
 )
 from insitu.model.axis import CellCut, Indices, cut_numbers
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import has_remote_sources
 from insitu.reading.request_cost import request_bytes as cost_of_request
 from insitu.reading.select_cells import ListedSelection, TileSelection, select_cells
 from insitu.reading.tile_plan import TilePlan
@@ -135,6 +135,7 @@ def plan_tiles(array: VirtualArray, selection: Selection, selections: Iterable[T
         located.append(rows)
         elements += touched.count_shown()
     tile, row, source, offset, length = _join_columns(columns)
+    # Stable: cells that share a chunk, equal in both keys, stay neighbours, and it is decoded once.
     order = np.lexsort((offset, source))
     return ReadPlan(
         array=array,
@@ -148,6 +149,7 @@ def plan_tiles(array: VirtualArray, selection: Selection, selections: Iterable[T
         offset=offset[order],
         length=length[order],
         without_bytes=tuple(without_bytes),
+        # As Python numbers: repeated indices may name more elements than 64 bits count.
         covers_output=elements == int(np.prod(selection.result_shape, dtype=object)),
     )
 
@@ -182,7 +184,7 @@ def _narrow_to_parts(touched: TileSelection, rows: ChunkLocations) -> ChunkLocat
     source = np.asarray(rows.source)
     has_bytes = (source >= 0) | (source == INLINE)
     short = has_bytes & (rows.length != WHOLE) & (rows.length < stride.reshape(-1))
-    if short.any():
+    if short.any():  # the parts would reach into the chunk behind it, whose bytes would be shown as values
         row = int(np.flatnonzero(short)[0])
         raise CodecError(
             f"an uncompressed chunk has {int(rows.length[row])} bytes instead of {int(stride.reshape(-1)[row])}",
@@ -256,7 +258,8 @@ def plan_few(array: VirtualArray, selection: Selection, out: npt.NDArray[Any]) -
     if sources[0] < 0 or sources.count(sources[0]) != len(sources):
         return None
     source = tile.chunks.sources[sources[0]]
-    if source.optional or is_far([source]):
+    # An object that may not exist needs a way back; beside a round trip the cost of a plan does not count.
+    if source.optional or has_remote_sources([source]):
         return None
     packings: dict[int, Packing | None] = {}
     for number in set(rows.packing.tolist()):
@@ -290,7 +293,7 @@ def _is_box_of_few(array: VirtualArray, selection: Selection) -> bool:
     chunks = 1
     for axis, selector in zip(tile.axes, selection.selectors, strict=True):
         if axis.cells is not None:
-            return False
+            return False  # where a cell begins is looked up then, not computed
         if isinstance(selector, Stride):
             if selector.step != 1 or not selector.length:
                 return False

@@ -10,19 +10,19 @@ from insitu.model import Source
 from insitu.sources import request_bytes as cost_of_request
 from insitu.sources.address import is_remote
 
-__all__ = ["NEAR_REQUEST", "is_far", "request_bytes"]
+__all__ = ["NEAR_REQUEST", "has_remote_sources", "request_bytes"]
 
 NEAR_REQUEST = 16 << 10
 """A read of a local file costs about as much as this many bytes from the page cache."""
 
 
-def is_far(sources: Sequence[Source]) -> bool:
-    """Whether a request is a round trip; the first source speaks for all.
+def has_remote_sources(sources: Sequence[Source]) -> bool:
+    """Return whether a request is a round trip; the first source speaks for all.
 
     Examples
     --------
-    >>> [is_far([Source(url)]) for url in ("/data/a.nc", "file:///data/a.nc", "https://host/a.nc", "s3://bucket/a.nc")]
-    [False, False, True, True]
+    >>> [has_remote_sources([Source(url)]) for url in ("/data/a.nc", "file:///data/a.nc", "s3://bucket/a.nc")]
+    [False, False, True]
     """
     url = _first_url(sources)
     return url is not None and is_remote(url)

@@ -300,7 +300,8 @@ def _select_stride(axis: Axis, stride: Stride, at: int) -> AxisSelection:
 def _to_axis_selection(stored: Indices, cut: AxisCut, at: int) -> AxisSelection:
     """Return the axis selection of a cut of chunks of these lengths."""
     begin = cut.out + at
-    # A step of 0 repeats one element.
+    # A step of 0 repeats one element. -1 is the end of a slice that runs backwards to the first element: as a
+    # number of a slice it would be the last one.
     end = np.where(cut.step == 0, cut.skip + 1, np.maximum(cut.skip + cut.step * cut.extent, -1))
     inside = Slices(cut.skip, end, np.where(cut.step == 0, 1, cut.step))
     outside = Slices(begin, begin + cut.extent, np.ones_like(begin))
@@ -325,6 +326,7 @@ def _select_indices(axis: Axis, index: Indices, origin: int) -> AxisSelection:
         return _EMPTY
     position = index[where] - origin
     cell = axis.find(position)
+    # Indices may go to and fro between cells: by cell, each chunk is decoded once, in whatever order they are.
     order = np.argsort(cell, kind="stable")
     cells, begins = np.unique(cell[order], return_index=True)
     shown = axis.show(cells)

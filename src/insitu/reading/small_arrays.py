@@ -28,7 +28,7 @@ from insitu.model import IDENTITY, Columns, Packing, Source, VirtualArray
 from insitu.model.axis import Indices
 from insitu.reading.fetch import fetch_rows
 from insitu.reading.read_statistics import ReadStatistics
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import has_remote_sources
 from insitu.reading.scatter import put
 from insitu.reading.source_pool import SourcePool
 from insitu.sources import ByteSource, is_local
@@ -119,7 +119,7 @@ def _locate(array: VirtualArray) -> _StridedBytes | None:
     if source is None or source < 0 or packing is None or _constant(table.length) != nbytes:
         return None
     about = table.sources[source]
-    if about.optional or is_far([about]):
+    if about.optional or has_remote_sources([about]):
         return None
     offset = table.offset.reshape(-1)
     step = nbytes

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.reading.plan import ReadPlan
-from insitu.reading.request_cost import is_far, request_bytes
+from insitu.reading.request_cost import has_remote_sources, request_bytes
 from insitu.reading.thread_pools import count_cores
 from insitu.sources.coalesce import frugal_gap
 
@@ -35,7 +35,7 @@ def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
         yield from [(0, 1)] * count
         return
     size = np.where(plan.length < 0, ASSUMED_CHUNK_BYTES, plan.length)
-    if is_far(plan.sources):
+    if has_remote_sources(plan.sources):
         yield from _cut_remote_batches(plan, size)
         return
     new = np.ones(count, bool)  # whether a row has other bytes than the row before

@@ -50,7 +50,7 @@ def _cost(parts: Sequence[AxisSelection], axes: Sequence[int], depth: int, items
     """Return the cost if `depth` axes are alone: bytes fetched, plus the requests expressed in
     bytes.
     """
-    requests, size = 1.0, float(itemsize)
+    requests, size = 1.0, float(itemsize)  # of a hostile shape, more than 64 bits count
     for position, i in enumerate(axes):
         part = parts[i]
         if position < depth:

@@ -24,7 +24,7 @@ from insitu.model import Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.model.selection import Stride
 from insitu.reading import ReadContext, read_array
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import has_remote_sources
 from insitu.reducing.partial_fields import Partial, merge_into
 from insitu.reducing.reductions import Reduction
 from insitu.reducing.stream import fold_chunks
@@ -88,9 +88,9 @@ class ExpressionValues:
         return read_itemsize(self.expression)
 
     @property
-    def is_far(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether a request to the storage of an array takes long."""
-        return any(is_far(stored.array.sources) for stored in stored_arrays(self.expression))
+        return any(has_remote_sources(stored.array.sources) for stored in stored_arrays(self.expression))
 
     @property
     def name(self) -> str:

@@ -255,7 +255,7 @@ def run_portions(job: PortionFolds, groups: Sequence[Sequence[Portion]]) -> Iter
     single = sum(map(len, groups)) <= 1
     engine = None if single else engine_for(values.engine)
     if engine is None:
-        return fold_here(job, groups, overlapped=not single and values.is_far)
+        return fold_here(job, groups, overlapped=not single and values.is_remote)
     return engine.fold_portions(job, groups)
 
 

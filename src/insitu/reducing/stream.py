@@ -24,7 +24,7 @@ from insitu.model import INLINE, Selection, VirtualArray
 from insitu.model.gaps import fill_gaps_with_absent
 from insitu.reading import ReadContext, ReadPlan, ReadStatistics, plan_read
 from insitu.reading.fetch_and_decode import PlanExecution
-from insitu.reading.request_cost import NEAR_REQUEST, is_far
+from insitu.reading.request_cost import NEAR_REQUEST, has_remote_sources
 from insitu.reading.scatter import put
 from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores, get_worker_pool
 from insitu.reading.tile_plan import Position
@@ -189,9 +189,9 @@ class _StreamingPass:
         if len(tasks) <= 1 or cap_threads(2) == 1:
             yield from (self.reduce_batch(*task) for task in tasks)
             return
-        far = is_far(self.plan.sources)
-        pool = get_worker_pool(far)
-        threads = REMOTE_WORKERS if far else count_cores() + 1
+        is_remote = has_remote_sources(self.plan.sources)
+        pool = get_worker_pool(is_remote)
+        threads = REMOTE_WORKERS if is_remote else count_cores() + 1
         capped = cap_threads(threads)
         most = capped if capped < threads else BATCHES_PER_THREAD * threads
         carried = carry_deadline(self.reduce_batch)

@@ -187,8 +187,8 @@ def find_held_steps(
         if name not in old:
             continue
         position, key = join_step_places(iter_step_places(array, dim, numbers, called))
-        _, held = join_step_places(iter_step_places(old[name], dim, numbers, called))
-        known = _isin_rows(key, held)
+        _, existing = join_step_places(iter_step_places(old[name], dim, numbers, called))
+        known = _isin_rows(key, existing)
         there[position[known]] = True
         elsewhere[position[~known]] = True
         outside, _ = join_step_places(iter_step_places(array, dim, numbers, called, outside=True))
@@ -244,7 +244,7 @@ def _compare_labels(
 
 
 def check_new_labels(
-    held: npt.NDArray[Any],
+    existing: npt.NDArray[Any],
     added: npt.NDArray[Any],
     arrays: Mapping[str, VirtualArray],
     dim: str,
@@ -269,12 +269,12 @@ def check_new_labels(
     in_any_order
         Whether new labels may come before or between those of the archive.
     """
-    unit = f" {units}" if isinstance(units, str) and held.dtype.kind in "iuf" else ""
-    if held.dtype.kind == "O":
-        known = set(held.tolist())
+    unit = f" {units}" if isinstance(units, str) and existing.dtype.kind in "iuf" else ""
+    if existing.dtype.kind == "O":
+        known = set(existing.tolist())
         double = np.array([label in known for label in added.tolist()], bool)
     else:
-        double = np.isin(added, held)
+        double = np.isin(added, existing)
     if double.any():
         raise ModelError(
             f"{target} holds {_format_labels(added[double])}{unit} of {dim!r} already, from another file",
@@ -282,7 +282,7 @@ def check_new_labels(
             hint=f"Leave the file out, or take the other file out first: insitu drop {target} FILE",
         )
     labels, counts = np.unique(added, return_counts=True)
-    if (counts > 1).any() and len(np.unique(held)) == len(held):
+    if (counts > 1).any() and len(np.unique(existing)) == len(existing):
         raise ModelError(
             f"the new files hold {_format_labels(labels[counts > 1])}{unit} of {dim!r} more than once",
             url=_file_of_step(arrays, dim, int(np.argmax(added == labels[np.argmax(counts > 1)]))),
@@ -290,32 +290,32 @@ def check_new_labels(
         )
     if in_any_order:
         return
-    dated = held.dtype.kind == "M" or _is_cftime(held) or " since " in str(units)
-    wrong = _out_of_order_mask(held, added, dated)
+    dated = existing.dtype.kind == "M" or _is_cftime(existing) or " since " in str(units)
+    wrong = _out_of_order_mask(existing, added, dated)
     if wrong.any():
         raise ModelError(
-            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {format_label(held[-1])} is the last "
-            f"label of {target}",
+            f"{_format_labels(added[wrong])}{unit} of {dim!r} is out of order: {format_label(existing[-1])} is the "
+            f"last label of {target}",
             url=_file_of_step(arrays, dim, int(np.argmax(wrong))),
             hint=_COMBINE_ANEW,
         )
 
 
-def _out_of_order_mask(held: npt.NDArray[Any], added: npt.NDArray[Any], dated: bool) -> npt.NDArray[np.bool_]:
+def _out_of_order_mask(existing: npt.NDArray[Any], added: npt.NDArray[Any], dated: bool) -> npt.NDArray[np.bool_]:
     """Return a mask of the new labels that break the order of the ones that are there.
 
     Of a single label only the order of dates is known: they run on.
     """
     none = np.zeros(len(added), bool)
-    if not len(held) or not (dated or (held.dtype.kind in "iufm" and added.dtype.kind in "iufm")):
+    if not len(existing) or not (dated or (existing.dtype.kind in "iufm" and added.dtype.kind in "iufm")):
         return none
-    if len(held) == 1:
+    if len(existing) == 1:
         rises = 1 if dated else 0
     else:
-        rises = int(bool((held[1:] > held[:-1]).all())) - int(bool((held[1:] < held[:-1]).all()))
+        rises = int(bool((existing[1:] > existing[:-1]).all())) - int(bool((existing[1:] < existing[:-1]).all()))
     if not rises:
         return none
-    before = np.concatenate([held[-1:], added[:-1]])
+    before = np.concatenate([existing[-1:], added[:-1]])
     if rises > 0:
         return np.asarray(added < np.maximum.accumulate(before), bool)
     return np.asarray(added > np.minimum.accumulate(before), bool)

@@ -109,7 +109,7 @@ def _decoding_memory(limits: Limits, need: Cost, far_bytes: int) -> tuple[int, i
     then holds `far_bytes` beside its chunks.
     """
     near = _threads_within(limits.memory, FOLD_BYTES + need.chunk, count_cores() + 1)
-    if not need.is_far:
+    if not need.is_remote:
         return near
     return max(near, _threads_within(limits.memory // 4, far_bytes + 2 * need.chunk, REMOTE_WORKERS))
 

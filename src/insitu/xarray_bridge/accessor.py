@@ -25,7 +25,7 @@ from insitu.model.description import format_bytes
 from insitu.reading import ReadContext
 from insitu.scanning.member import Variable as MemberVariable
 from insitu.scanning.saved_members import tree_from_member
-from insitu.xarray_bridge.backend_array import dataset_name, duck_array, find_lazy_array, stored_name
+from insitu.xarray_bridge.backend_array import dataset_name, find_lazy_array, stored_name
 from insitu.xarray_bridge.dataset import to_member
 from insitu.xarray_bridge.origin import Origin, recipe_of
 
@@ -433,20 +433,9 @@ class InsituAccessor:
         xarray.Dataset
             Variables `tas_mean`, `tas_max`, …
         """
-        from insitu.reducing import STATISTICS
+        from insitu.xarray_bridge.dataset_statistics import statistics
 
-        names = [methods] if isinstance(methods, str) else list(methods)
-        if unknown := set(how) - {option for method in _names_for_stats() for option in STATISTICS[method].options}:
-            raise TypeError(f"unexpected keyword argument(s): {', '.join(sorted(unknown))}")
-        result: dict[str, Any] = {}
-        for name, variable in self._dataset.data_vars.items():
-            if variable.dtype.kind not in "biuf":
-                continue
-            for method, values in _statistics(variable.variable, names, dim, how).items():
-                result[f"{name}_{method}"] = values
-        kept_dims = {str(d) for variable in result.values() for d in variable.dims}
-        coords = {name: coord for name, coord in self._dataset.coords.items() if set(map(str, coord.dims)) <= kept_dims}
-        return xarray.Dataset(result, coords=coords)
+        return statistics(self._dataset, methods, dim, how)
 
     def weighted(self, weights: xarray.DataArray) -> Weighted:
         """Return weighted reductions, each array in one pass, here or next to the data.
@@ -496,7 +485,7 @@ class InsituAccessor:
             The variables with a last dimension `bin`; coordinates `bin` (the middle), `bin_left`,
             `bin_right`.
         """
-        from insitu.xarray_bridge.distributions import histogram
+        from insitu.xarray_bridge.dataset_statistics import histogram
 
         return histogram(self._dataset, edges, dim, weights)
 
@@ -526,7 +515,7 @@ class InsituAccessor:
             As for `Dataset.quantile`.
         """
         if approximate:
-            from insitu.xarray_bridge.distributions import quantile
+            from insitu.xarray_bridge.dataset_statistics import quantile
 
             return quantile(self._dataset, q, dim, skipna=skipna, keep_attrs=keep_attrs)
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
@@ -601,35 +590,6 @@ def _with_dims_and_attributes(
     array: VirtualArray, dims: tuple[str, ...], attributes: Mapping[str, Any]
 ) -> VirtualArray:
     return replace(array, dims=dims, attributes=dict(attributes))
-
-
-def _statistics(
-    variable: xarray.Variable, methods: Sequence[str], dim: Any, how: Mapping[str, Any]
-) -> dict[str, xarray.Variable]:
-    from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
-    from insitu.reducing import STATISTICS, ReductionQuery
-    from insitu.xarray_bridge.template_dataset import call_method, dims_of_variable
-
-    dims = dims_of_variable(dim, variable)
-    kept_dims = tuple(name for name in variable.dims if name not in dims)
-    data = duck_array(variable)
-    if data is not None and data.size and set(methods) <= set(_names_for_stats()):
-        axes = tuple(variable.get_axis_num(name) for name in dims)
-        if all(can_stream(data.dtype, method) for method in methods):
-            found = reduce_lazy_array(data, ReductionQuery.of(methods, axes, **how))
-            return {method: xarray.Variable(kept_dims, values) for method, values in found.items()}
-    options = {method: STATISTICS[method].options if method in STATISTICS else () for method in methods}
-    return {
-        method: call_method(variable, method, dims, {name: how[name] for name in options[method] if name in how})
-        for method in methods
-    }
-
-
-def _names_for_stats() -> list[str]:
-    """Return the names of statistics that need no option, of one value for each element of the result."""
-    from insitu.reducing import STATISTICS
-
-    return STATISTICS.names(lambda statistic: statistic.is_plain and statistic.required is None)
 
 
 _register: Any = xarray.register_dataset_accessor

@@ -104,7 +104,10 @@ class ZarrArraySpec:
         source = np.asarray(rows.source)
         self.unwritten += int(np.count_nonzero(source == UNWRITTEN))
         self.absent = self.absent or bool((source == ABSENT).any())
-        columns = [np.asarray(column) for column in (rows.encoding, rows.filter_mask, rows.packing)]
+        # Above the bits of the codecs lies a mark, which Zarr cannot say.
+        codecs = max(len(encoding.codecs) for encoding in self.tile.encodings)
+        skipped = np.asarray(rows.filter_mask, np.int64) & (1 << codecs) - 1
+        columns = [np.asarray(column) for column in (rows.encoding, skipped, rows.packing)]
         if all(column.size == 0 or (column[0] == column[-1] and (column == column[0]).all()) for column in columns):
             kinds = [0] if len(source) else []
         else:

@@ -20,7 +20,7 @@ from insitu.model import VirtualGroup
 
 eccodes = pytest.importorskip("eccodes")
 
-Asked = list[tuple[str, int]]
+Requests = list[tuple[str, int]]
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +32,9 @@ def _forget() -> Iterator[None]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     """What ecCodes computes: keys and points of the grid."""
-    found: Asked = []
+    found: Requests = []
     array = EccodesMessage.array
 
     def count(self: EccodesMessage, key: str) -> Any:
@@ -105,14 +105,14 @@ GRIDS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("edition", [1, 2])
 @pytest.mark.parametrize(("kind", "keys"), [*(("regular_ll_pl", keys) for keys in GRIDS), ("regular_gg_pl", {})])
 def test_two_rows_and_two_columns_tell_the_axes_of_a_large_grid(
-    scan: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch, edition: int, kind: str, keys: dict[str, Any]
+    scan: Any, requests: Requests, monkeypatch: pytest.MonkeyPatch, edition: int, kind: str, keys: dict[str, Any]
 ) -> None:
     message = constant(f"{kind}_grib{edition}", **keys)
     whole = scan(message)
     assert not whole.problems
     points = int(whole.arrays["latitude"].size * whole.arrays["longitude"].size)
-    assert {count for _, count in asked} == {points}
-    asked.clear()
+    assert {count for _, count in requests} == {points}
+    requests.clear()
     grid_coordinates._memory.clear()
     monkeypatch.setattr(grid_coordinates, "KEPT_POINTS", 0)
     found = scan(message)
@@ -120,10 +120,10 @@ def test_two_rows_and_two_columns_tell_the_axes_of_a_large_grid(
         axis = insitu.read(whole.arrays[name], decode=False)
         np.testing.assert_array_equal(insitu.read(found.arrays[name], decode=False), axis)
         assert found.arrays[name].attributes == whole.arrays[name].attributes
-    assert {count for _, count in asked} == {2 * whole.arrays[name].size for name in ("latitude", "longitude")}
+    assert {count for _, count in requests} == {2 * whole.arrays[name].size for name in ("latitude", "longitude")}
 
 
-def test_a_short_message_may_claim_many_points(scan: Any, asked: Asked) -> None:
+def test_a_short_message_may_claim_many_points(scan: Any, requests: Requests) -> None:
     """It is a valid one: 16.6 million points are no reason to list them all."""
     ends = {"latitudeOfFirstGridPointInDegrees": 40.55, "latitudeOfLastGridPointInDegrees": 0,
             "longitudeOfFirstGridPointInDegrees": 0, "longitudeOfLastGridPointInDegrees": 40.95}  # fmt: skip
@@ -132,7 +132,7 @@ def test_a_short_message_may_claim_many_points(scan: Any, asked: Asked) -> None:
     tree = scan(message)
     assert not tree.problems
     assert tree.arrays["t"].shape == (4056, 4096)
-    assert sorted(count for _, count in asked) == [2 * 4056, 2 * 4096]
+    assert sorted(count for _, count in requests) == [2 * 4056, 2 * 4096]
     np.testing.assert_allclose(insitu.read(tree.arrays["latitude"]), 40.55 - 0.01 * np.arange(4056), atol=1e-9)
 
 
@@ -151,7 +151,7 @@ def test_an_impossible_grid_is_found_out_by_arithmetic(
 ) -> None:
     """ecCodes would turn its longitudes by one circle after the other, for hours."""
     message = constant(changes=changes)
-    monkeypatch.setattr(header_keys, "decode_in_subprocess", lambda *asked: pytest.fail("ecCodes was asked"))
+    monkeypatch.setattr(header_keys, "decode_in_subprocess", lambda *requests: pytest.fail("ecCodes was asked"))
     tree = scan(message)
     assert why in tree.problems["latitude"]
     assert not {"latitude", "longitude"} & tree.arrays.keys()
@@ -210,10 +210,10 @@ def test_large_grids_offer_what_can_be_computed(
         eccodes.codes_release(handle)
 
 
-def test_a_large_reduced_grid_is_computed_when_it_is_read(scan: Any, asked: Asked) -> None:
+def test_a_large_reduced_grid_is_computed_when_it_is_read(scan: Any, requests: Requests) -> None:
     message = constant("reduced_gg_pl_160_grib2")
     tree = scan(message)
-    assert not asked
+    assert not requests
     latitude = insitu.read(tree.arrays["latitude"], decode=False)
     assert latitude.size == 138_346
     assert latitude[0] == latitude.max()

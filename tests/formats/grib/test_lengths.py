@@ -67,7 +67,7 @@ def refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes, 
     """See that the field of a message is refused, each time, before ecCodes is asked for it."""
 
     def check(message: bytes, why: str) -> None:
-        monkeypatch.setattr(codec, "decode_in_subprocess", lambda *asked: pytest.fail("ecCodes was asked"))
+        monkeypatch.setattr(codec, "decode_in_subprocess", lambda *arguments: pytest.fail("ecCodes was asked"))
         (tmp_path / "a.grib").write_bytes(message)
         (array,) = insitu.open_dataset(tmp_path / "a.grib").data_vars.values()
         for _ in range(2):

@@ -394,11 +394,11 @@ def test_a_bad_token(open_page: Open, folder: Path, pattern: str, tmp_path: Path
         assert _shown(page, 5, 30) == pytest.approx(float(maps.tas[0, 5, 30]), rel=1e-6)
         assert "right-one" not in page.page.url
         assert not [url for url in page.requests if "right-one" in url]
-        kept = page.page.evaluate(
+        texts = page.page.evaluate(
             "() => [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie]"
         )
-        assert "right-one" not in kept[0] + kept[2]
-        assert "right-one" in kept[1]
+        assert "right-one" not in texts[0] + texts[2]
+        assert "right-one" in texts[1]
         assert "right-one" not in page.copy_snippet("curl")
 
 
@@ -433,20 +433,20 @@ def test_a_server_that_stops_and_comes_back(
 
 def test_what_was_superseded_is_aborted(picture: ExplorerPage, maps: xr.Dataset) -> None:
     """Requests that hang are aborted by the next one, and the last one is shown."""
-    held = []
+    waiting = []
 
     def hold(route: object) -> None:
         if "%22time%22%3A11" in route.request.url:  # type: ignore[attr-defined]
             route.continue_()  # type: ignore[attr-defined]
         else:
-            held.append(route)
+            waiting.append(route)
 
     picture.page.route("**/explorer/api/field*", hold)
     for at in (3, 5, 11):
         picture.find("input[name=time]").fill(str(at))
         picture.page.wait_for_timeout(60)
     picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-09')")
-    assert len(held) == 2
+    assert len(waiting) == 2
     assert len([url for url in picture.aborted if "/field" in url]) == 2
     assert _shown(picture, 5, 30) == pytest.approx(float(maps.tas[11, 5, 30]), rel=1e-6)
 

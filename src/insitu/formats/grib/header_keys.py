@@ -85,17 +85,17 @@ def describe(field: GribField) -> FieldDescription:
     if known is not None and not known.plain and exact in _memory:
         return _combine(_memory[exact].keys, NO_NUMBERS)
     keys = _ask_keys(field)
-    agree = all(have is None or have == keys[name] for name, have in zip(plain._fields, plain, strict=True))
+    matches = all(have is None or have == keys[name] for name, have in zip(plain._fields, plain, strict=True))
     if len(_memory) >= MEMORY:
         _memory.clear()
         _tried.clear()
-    if agree:
+    if matches:
         _tried.update((shape, name) for name, have in zip(plain._fields, plain, strict=True) if have)
-    if known is None or not agree:
-        _memory[rest] = _KnownHeader(keys, agree)
-    if not agree:
+    if known is None or not matches:
+        _memory[rest] = _KnownHeader(keys, matches)
+    if not matches:
         _memory[exact] = _KnownHeader(keys, False)
-    return _combine(keys if known is None or not agree else known.keys, plain if agree else NO_NUMBERS)
+    return _combine(keys if known is None or not matches else known.keys, plain if matches else NO_NUMBERS)
 
 
 def _is_proven(value: Any, shape: tuple[Any, ...], name: str) -> bool:

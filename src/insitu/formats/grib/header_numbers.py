@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.vocabulary import UNIT_SECONDS
 
-__all__ = ["EPOCH", "NO_NUMBERS", "HeaderNumbers", "SplitHeader", "split_header"]
+__all__ = ["EPOCH", "INSTANTS", "INTERVALS", "NO_NUMBERS", "HeaderNumbers", "SplitHeader", "split_header"]
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -54,9 +54,9 @@ def split_header(field: GribField) -> SplitHeader:
 
 # GRIB 2: where the end of the interval lies in section 4, for products over an interval; the number
 # of ranges follows.
-_INTERVALS = {8: 34, 9: 47, 10: 35, 11: 37, 12: 36}
-_INSTANTS = frozenset((0, 1, 2, 5, 6))
-_KNOWN = _INSTANTS | _INTERVALS.keys()
+INTERVALS = {8: 34, 9: 47, 10: 35, 11: 37, 12: 36}
+INSTANTS = frozenset((0, 1, 2, 5, 6))
+_KNOWN = INSTANTS | INTERVALS.keys()
 _MEMBERS = (1, 11)
 # Template; unit and forecast time; first surface, its scale factor and value; second surface.
 _PRODUCT = struct.Struct(">7xH8xBIBBIB")
@@ -74,12 +74,12 @@ def _split_edition2(field: GribField) -> SplitHeader:
     time, head = _split_run_time(identification)
     rest = bytearray(product)
     step, number, level = None, None, None
-    if template in _INSTANTS:
+    if template in INSTANTS:
         seconds = UNIT_SECONDS.get(unit)
         if seconds is not None and forecast < 1 << 31:
             step = forecast * seconds / 3600.0
             rest[17:22] = bytes(5)
-    elif len(product) > (at := _INTERVALS[template]) + 7 and product[at + 7] == 1:
+    elif len(product) > (at := INTERVALS[template]) + 7 and product[at + 7] == 1:
         rest[at : at + 7] = bytes(7)
     if template in _MEMBERS and len(product) > 36:
         number = product[35]

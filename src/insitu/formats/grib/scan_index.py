@@ -7,14 +7,18 @@ From its header and the words of a line the header of a field is composed, and d
 other. Also read are the messages of lines that are not understood or occur twice, of names that
 stand for several parameters, of unexplained lengths, and those in the first bytes of the file. If a
 line contradicts the header of its message, all headers are read. The other messages are checked
-when their values are read: another grid or parameter than expected is an error.
+when their values are read: another grid, parameter, lead time, level or member than expected is an
+error.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from insitu.errors import NotFoundError
+from insitu.formats.grib.codecs.header_mark import LEVEL, RUN, START, common_mark, make_mark
 from insitu.formats.grib.composed_header import INSTANT_OF, compose_headers
 from insitu.formats.grib.header_keys import UNDEFINED, FieldDescription, describe
 from insitu.formats.grib.index_file import IndexLine, data_file_names, is_grib_index, read_index
@@ -24,7 +28,7 @@ from insitu.formats.grib.mars import field_kind, model_key, parameter_in_header,
 from insitu.formats.grib.sampled_messages import SampledMessages
 from insitu.formats.grib.scan import BrokenMessages, FoundFields, build_tree
 from insitu.formats.grib.sections import GribField
-from insitu.formats.grib.variables import FieldTable, has_same_header
+from insitu.formats.grib.variables import FieldTable, Unverified, has_same_header
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.formats.registry import Format
@@ -37,8 +41,14 @@ __all__ = ["GRIB_INDEX", "scan_grib_index"]
 ROUNDS = 8
 """Most rounds of reading messages of unexplained length."""
 Model = tuple[str, int]
-Guess = tuple[GribField, FieldDescription, bool]
-"""A header, its description, and whether its parameter is the only one that the line can mean."""
+
+
+class Guess(NamedTuple):
+    """The header of a line whose message was not read."""
+
+    field: GribField
+    description: FieldDescription
+    expected: Unverified
 
 
 def scan_grib_index(window: ReadCache, request: ScanRequest) -> VirtualGroup:
@@ -71,7 +81,7 @@ def _table(lines: list[IndexLine], samples: SampledMessages) -> FieldTable:
     """Return all fields: those whose messages were read, and those that the lines describe."""
     samples.read(line.offset for line in lines[:1])
     if not samples.messages:
-        return _read_all_headers(samples)
+        return _read_all_headers(lines, samples)
     first = next(iter(samples.messages.values())).fields[0]
     centre = int.from_bytes(first.identification[5:7], "big") if first.edition == 2 else -1
     parsed: dict[IndexLine, ParsedLine | None] = {}
@@ -96,7 +106,7 @@ def _table(lines: list[IndexLine], samples: SampledMessages) -> FieldTable:
     parsed |= _parse_words(lines, headers, samples)
     guesses = _guess_headers(lines, parsed, headers, samples)
     if guesses is None:
-        return _read_all_headers(samples)
+        return _read_all_headers(lines, samples)
     return _merge_fields(lines, guesses, samples)
 
 
@@ -133,6 +143,7 @@ def _guess_headers(
     None if a line contradicts its message.
     """
     guesses: dict[IndexLine, Guess] = {}
+    flags = _flags_of_lines(lines)
     for _ in range(2):
         _narrow_parameters(lines, parsed, samples)
         unclear: dict[str, int] = {}
@@ -140,7 +151,7 @@ def _guess_headers(
             words = parsed.get(line)
             if words is None or line in guesses:
                 continue
-            guess = _guess_header(words, line, headers)
+            guess = _guess_header(words, line, headers, flags[line])
             if guess is not None:
                 guesses[line] = guess
             elif line.words is not None:
@@ -154,10 +165,10 @@ def _guess_headers(
 
 def _is_consistent(guesses: dict[IndexLine, Guess], samples: SampledMessages) -> bool:
     """Return whether all lines whose message was read agree with its header."""
-    for line, (_, guess, _) in guesses.items():
+    for line, guess in guesses.items():
         if line.offset in samples.messages:
             description = samples.descriptions.get((line.offset, line.number))
-            if description is None or not has_same_header(description, guess):
+            if description is None or not has_same_header(description, guess.description):
                 return False
     return True
 
@@ -176,7 +187,9 @@ def _narrow_parameters(
             parsed[line] = words._replace(parameters=(seen[line.words[0]],))
 
 
-def _guess_header(parsed: ParsedLine, line: IndexLine, headers: dict[Model, GribField | None]) -> Guess | None:
+def _guess_header(
+    parsed: ParsedLine, line: IndexLine, headers: dict[Model, GribField | None], flags: int
+) -> Guess | None:
     """Return the header of a line; None if several differing ones are possible."""
     model = headers.get(parsed.model)
     if model is None or line.time is None or model.edition != 2:
@@ -193,12 +206,32 @@ def _guess_header(parsed: ParsedLine, line: IndexLine, headers: dict[Model, Grib
         return None
     if line.mars_words is not None and descriptions[0].keys["paramId"] in (0, UNDEFINED):
         return None  # MARS has a name for everything
-    return fields[0], descriptions[0], line.words is not None and len(parsed.parameters) == 1
+    precise = line.words is not None and len(parsed.parameters) == 1
+    mark = common_mark(make_mark(field.identification, field.product, flags) for field in fields)
+    return Guess(fields[0], descriptions[0], Unverified(precise, mark))
+
+
+def _flags_of_lines(lines: Sequence[IndexLine]) -> dict[IndexLine, int]:
+    """Return what each line says of its message beside lead time and member, as flags of a mark.
+
+    The run of one run's index is looked at when it is opened, and makes marks that differ by file.
+    MARS has no word for the start of an interval, and none for the levels of `sfc`, of which what
+    ecCodes writes today need not be what the message has.
+    """
+    runs = {line.time for line in lines}
+    run = RUN if len(runs) > 1 else 0
+    found: dict[IndexLine, int] = {}
+    for line in lines:
+        if line.mars_words is not None:
+            found[line] = run | (LEVEL if "levelist" in dict(line.mars_words) else 0)
+        else:
+            found[line] = run | START | LEVEL
+    return found
 
 
 def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], samples: SampledMessages) -> FieldTable:
     """Return the table of all fields, from messages and lines."""
-    products = {line.offset: len(guess[0].product) for line, guess in guesses.items() if line.number == 0}
+    products = {line.offset: len(guess.field.product) for line, guess in guesses.items() if line.number == 0}
     for _ in range(ROUNDS):
         if not (unexplained := samples.find_unexplained(products)):
             break
@@ -215,41 +248,49 @@ def _merge_fields(lines: list[IndexLine], guesses: dict[IndexLine, Guess], sampl
             if other is None:
                 doubtful.append(line.offset)
                 continue
-            field = guess[0]._replace(grid=other.grid)
-            guess = (field, describe(field), guess[2])
+            field = guess.field._replace(grid=other.grid)
+            guess = Guess(field, describe(field), guess.expected)
         placed.append(guess)
     samples.read(doubtful)
     if not _is_consistent(guesses, samples):
-        return _read_all_headers(samples)
+        return _read_all_headers(lines, samples)
     order = {offset: place for place, offset in enumerate(samples.lengths)}
-    found: list[tuple[GribField, FieldDescription, bool | None]] = [
-        (field, samples.descriptions[field.offset, field.number], None) for field in _sampled_fields(samples)
-    ]
-    found += placed
-    for field, description, precise in sorted(found, key=lambda one: (order[one[0].offset], one[0].number)):
-        # Also what was read: files like this one are not, and are described by it.
-        table.unverified[len(table.fields)] = precise is None or precise
-        table.fields.append(field)
-        table.descriptions.append(description)
+    found = [*_sampled_fields(lines, samples), *placed]
+    for guess in sorted(found, key=lambda one: (order[one.field.offset], one.field.number)):
+        table.unverified[len(table.fields)] = guess.expected
+        table.fields.append(guess.field)
+        table.descriptions.append(guess.description)
     return table
 
 
-def _read_all_headers(samples: SampledMessages) -> FieldTable:
+def _read_all_headers(lines: Sequence[IndexLine], samples: SampledMessages) -> FieldTable:
     """Return all fields, by reading all headers."""
     samples.read(samples.lengths)
     order = {offset: place for place, offset in enumerate(samples.lengths)}
-    fields = sorted(_sampled_fields(samples), key=lambda field: (order[field.offset], field.number))
-    descriptions = [samples.descriptions[field.offset, field.number] for field in fields]
-    return FieldTable(fields, descriptions, {number: True for number, field in enumerate(fields) if field.edition == 2})
+    found = sorted(_sampled_fields(lines, samples), key=lambda one: (order[one.field.offset], one.field.number))
+    return FieldTable(
+        [one.field for one in found],
+        [one.description for one in found],
+        {number: one.expected for number, one in enumerate(found) if one.field.edition == 2},
+    )
 
 
-def _sampled_fields(samples: SampledMessages) -> list[GribField]:
-    return [
-        field
-        for message in samples.messages.values()
-        for field in message.fields
-        if (field.offset, field.number) in samples.descriptions
-    ]
+def _sampled_fields(lines: Sequence[IndexLine], samples: SampledMessages) -> list[Guess]:
+    """Return all fields of the messages that were read.
+
+    They are checked, too, when their values are read: files like this one are not, and are described
+    by it.
+    """
+    flags = {(line.offset, line.number): own for line, own in _flags_of_lines(lines).items()}
+    found = []
+    for message in samples.messages.values():
+        for field in message.fields:
+            place = field.offset, field.number
+            if place in samples.descriptions:
+                is_known = place in flags and field.edition == 2
+                mark = make_mark(field.identification, field.product, flags[place]) if is_known else 0
+                found.append(Guess(field, samples.descriptions[place], Unverified(True, mark)))
+    return found
 
 
 def _field(samples: SampledMessages, line: IndexLine) -> GribField | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from insitu.formats.grib.sections import GribField
 from insitu.formats.grib.vocabulary import ABOUT_FIELD, ABOUT_FILE, COORDINATES, HEADERS
 from insitu.model import UNWRITTEN, Axis, ChunkTable, Codec, Columns, Encoding, Source, Tile, VirtualArray, scatter
 
-__all__ = ["FieldTable", "GribCoordinate", "GribVariable", "has_same_header", "make_variable"]
+__all__ = ["FieldTable", "GribCoordinate", "GribVariable", "Unverified", "has_same_header", "make_variable"]
 
 SPLIT_BY = (*ABOUT_FIELD, *ABOUT_FILE, "parameter", "probabilityType", "geometry")
 """Keys that have one value in a variable, in the order of cfgrib."""
@@ -35,16 +35,23 @@ MOST_CELLS = 1 << 24
 """Most cells of a sparse grid of messages with several fields each."""
 
 
+class Unverified(NamedTuple):
+    """What is checked when the values of a field are read."""
+
+    parameter: bool
+    """Whether its parameter is known."""
+    mark: int
+    """That of its header; 0: nothing of it is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldTable:
     """All fields of a file, with their descriptions."""
 
     fields: list[GribField]
     descriptions: list[FieldDescription]
-    unverified: dict[int, bool] = dataclass_field(default_factory=dict)
-    """Fields whose messages were not read: checked when their values are read; True: the parameter
-    too.
-    """
+    unverified: dict[int, Unverified] = dataclass_field(default_factory=dict)
+    """Fields whose messages were not read, or that other files are described by."""
 
     def header(self, number: int, name: str) -> Any:
         """Return the value of one field along a possible dimension."""
@@ -107,6 +114,8 @@ class GribVariable:
     """Fields whose position another field has already."""
     check: dict[str, Any]
     """What its messages must hold, if some were not read in the scan."""
+    marks: npt.NDArray[np.int64] | int
+    """What is checked of each field; 0: nothing."""
 
     @property
     def about_file(self) -> tuple[Any, ...]:
@@ -129,12 +138,13 @@ class GribVariable:
         encodings = tuple(self._encoding(number) for number in numbers)
         names = tuple(c.name for c in header) + self.geography.dims
         if len(own) == 1:
-            chunks: ChunkTable = Columns.of_stored(grid, source, own[0].offset, own[0].length)
+            mask = self.marks if isinstance(self.marks, int) else int(self.marks[0])
+            chunks: ChunkTable = Columns.of_stored(grid, source, own[0].offset, own[0].length, mask)
         else:
             offset = np.array([field.offset for field in own], np.int64)
             length = np.array([field.length for field in own], np.int64)
             positions = np.searchsorted(numbers, [field.number for field in own]) if len(numbers) > 1 else None
-            chunks = _chunks(grid, source, self.cells[:, long], offset, length, positions)
+            chunks = _chunks(grid, source, self.cells[:, long], offset, length, self.marks, positions)
         coordinates = " ".join(
             [*self.coordinates, *self.geography.names, *(["valid_time"] if self.has_valid_time else [])]
         )
@@ -174,19 +184,21 @@ def _chunks(
     cells: npt.NDArray[np.int64],
     offset: npt.NDArray[np.int64],
     length: npt.NDArray[np.int64],
+    marks: npt.NDArray[np.int64] | int,
     encoding: npt.NDArray[np.int64] | None,
 ) -> ChunkTable:
     """Return the chunk table of several fields."""
     index = np.zeros((len(cells), len(grid)), np.int64)
     index[:, : cells.shape[1]] = cells
     if encoding is not None:
-        return _scattered_table(grid, source, index, offset, length, encoding)
+        return _scattered_table(grid, source, index, offset, length, marks, encoding)
     total = math.prod(grid)
     if total != len(cells):
-        return scatter(grid, (source,), index, offset, length)
+        return scatter(grid, (source,), index, offset, length, marks)
     order = np.empty(total, np.int64)  # a full cube: no two fields claim one cell
     order[np.ravel_multi_index(tuple(index.T), grid)] = np.arange(total)
-    return Columns.of_stored(grid, source, offset[order].reshape(grid), length[order].reshape(grid))
+    mask = marks if isinstance(marks, int) else marks[order].reshape(grid)
+    return Columns.of_stored(grid, source, offset[order].reshape(grid), length[order].reshape(grid), mask)
 
 
 def _scattered_table(
@@ -195,6 +207,7 @@ def _scattered_table(
     index: npt.NDArray[np.int64],
     offset: npt.NDArray[np.int64],
     length: npt.NDArray[np.int64],
+    marks: npt.NDArray[np.int64] | int,
     encoding: npt.NDArray[np.int64],
 ) -> Columns:
     """Return the chunk table of fields that have different numbers in their messages."""
@@ -203,10 +216,10 @@ def _scattered_table(
     cells = tuple(index.T)
     places = np.full(grid, UNWRITTEN, np.int8)
     places[cells] = 0
-    columns = [np.zeros(grid, np.int64) for _ in range(3)]
-    for column, values in zip(columns, (offset, length, encoding), strict=True):
+    columns = [np.zeros(grid, np.int64) for _ in range(4)]
+    for column, values in zip(columns, (offset, length, marks, encoding), strict=True):
         column[cells] = values
-    return Columns(grid, (source,), places, columns[0], columns[1], encoding=columns[2])
+    return Columns(grid, (source,), places, *columns[:3], encoding=columns[3])
 
 
 def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
@@ -253,6 +266,7 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
         if len(first_of_cell) < len(numbers)
         else (),
         check=_expected_headers(table, numbers),
+        marks=_marks(table, [numbers[at] for at in first_of_cell]) if table.unverified else 0,
     )
 
 
@@ -264,9 +278,15 @@ def _expected_headers(table: FieldTable, numbers: Sequence[int]) -> dict[str, An
     first = table.fields[numbers[0]]
     found: dict[str, Any] = {"grid": grid_fingerprint(first.grid)}
     codes = {(field.discipline, *field.product[9:11]) for field in (table.fields[number] for number in numbers)}
-    if len(codes) == 1 and all(table.unverified[number] for number in unseen):
+    if len(codes) == 1 and all(table.unverified[number].parameter for number in unseen):
         found["parameter"] = list(*codes)
     return found
+
+
+def _marks(table: FieldTable, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the marks of fields, as a chunk table has them: above the bit of the one codec."""
+    found = (table.unverified.get(number) for number in numbers)
+    return np.array([field.mark << 1 if field is not None else 0 for field in found], np.int64)
 
 
 @lru_cache(maxsize=4096, typed=True)

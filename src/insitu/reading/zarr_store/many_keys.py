@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from insitu.errors import InsituError
 from insitu.model import Source
 from insitu.reading.await_read import await_read
-from insitu.reading.request_cost import is_far
+from insitu.reading.request_cost import has_remote_sources
 from insitu.reading.thread_pools import run_tasks
 from insitu.reading.zarr_store.byte_span import ByteSpan
 from insitu.reading.zarr_store.stored_chunks import StoredChunks, StoredRange, read_stored
@@ -53,22 +53,22 @@ class KeyReader:
 
     def __init__(self, tree: ZarrTree) -> None:
         self._tree = tree
-        self._asked: WeakKeyDictionary[asyncio.AbstractEventLoop, list[KeyRequest]] = WeakKeyDictionary()
+        self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, list[KeyRequest]] = WeakKeyDictionary()
         """What tasks of a loop have asked for in its present turn."""
 
     async def get(self, key: str, span: ByteSpan) -> bytes | None:
         """Return the content of a key, or some bytes of it; None if there is no such key."""
         loop = asyncio.get_running_loop()
         request = KeyRequest(key, span, loop.create_future())
-        asked = self._asked.setdefault(loop, [])
-        asked.append(request)
-        if len(asked) == 1:
+        pending = self._pending.setdefault(loop, [])
+        pending.append(request)
+        if len(pending) == 1:
             loop.call_soon(self._begin, loop)
         return await request.answer
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read what was asked for in the turn that ends."""
-        requests = self._asked.pop(loop)
+        requests = self._pending.pop(loop)
 
         def give(answers: Sequence[Answer]) -> None:
             loop.call_soon_threadsafe(_hand_over, answers)
@@ -129,46 +129,46 @@ def read_keys(tree: ZarrTree, requests: Sequence[KeyRequest], give: Give) -> Non
         else:
             cells.setdefault(place[0], []).append((request, place[1]))
     alone: list[KeyRequest] = []
-    far = False
+    is_remote = False
     by_source: dict[Source, list[tuple[KeyRequest, StoredRange]]] = {}
-    for path, asked in cells.items():
+    for path, requested in cells.items():
         view = tree.views[path]
         tiles = (view.array.tile,) if isinstance(view, StoredChunks) else view.array.tiles[:1]
-        far = far or any(is_far(tile.chunks.sources) for tile in tiles)
+        is_remote = is_remote or any(has_remote_sources(tile.chunks.sources) for tile in tiles)
         try:
-            found = view.locate([cell for _, cell in asked]) if isinstance(view, StoredChunks) else None
+            found = view.locate([cell for _, cell in requested]) if isinstance(view, StoredChunks) else None
         except InsituError:  # each key says for itself which chunk it concerns
             found = None
         if found is None:
-            alone += [request for request, _ in asked]
+            alone += [request for request, _ in requested]
             continue
-        for (request, _), where in zip(asked, found, strict=True):
+        for (request, _), where in zip(requested, found, strict=True):
             if isinstance(where, StoredRange):
                 by_source.setdefault(where.source, []).append((request, where))
             else:
                 known.append((request, None if where is None else request.span.of(where)))
     give(known)
-    tasks = [partial(_read_together, tree, part, give) for asked in by_source.values() for part in _cut(asked)]
+    tasks = [partial(_read_together, tree, part, give) for located in by_source.values() for part in _cut(located)]
     tasks += [partial(_read_one_by_one, tree, [request], give) for request in alone]
     if tasks:
-        run_tasks(tasks, far, lambda: None)
+        run_tasks(tasks, is_remote, lambda: None)
 
 
-def _cut(asked: Sequence[tuple[KeyRequest, StoredRange]]) -> Iterator[Sequence[tuple[KeyRequest, StoredRange]]]:
-    """Yield chunks of one source in parts, each for one thread: all, if it is far and waits."""
-    if is_far([asked[0][1].source]):
-        yield asked
+def _cut(located: Sequence[tuple[KeyRequest, StoredRange]]) -> Iterator[Sequence[tuple[KeyRequest, StoredRange]]]:
+    """Yield chunks of one source in parts, each for one thread: all, if it is remote and waits."""
+    if has_remote_sources([located[0][1].source]):
+        yield located
         return
     begin = nbytes = 0
-    for end, (_, where) in enumerate(asked, 1):
+    for end, (_, where) in enumerate(located, 1):
         nbytes += where.length
-        if nbytes >= LOCAL_BYTES or end == len(asked):
-            yield asked[begin:end]
+        if nbytes >= LOCAL_BYTES or end == len(located):
+            yield located[begin:end]
             begin, nbytes = end, 0
 
 
-def _read_together(tree: ZarrTree, asked: Sequence[tuple[KeyRequest, StoredRange]], give: Give) -> None:
-    wanted = [(request, where) for request, where in asked if not request.answer.cancelled()]
+def _read_together(tree: ZarrTree, located: Sequence[tuple[KeyRequest, StoredRange]], give: Give) -> None:
+    wanted = [(request, where) for request, where in located if not request.answer.cancelled()]
     requests = [request for request, _ in wanted]
     if len(wanted) > 1:
         try:

@@ -35,6 +35,7 @@ def files_to_merge(rows: Sequence[int]) -> set[int]:
     (set(), 8)
     """
     merged: set[int] = set()
+    # The larger class holds the smaller one: if both are full, all is merged in one step, and no row twice.
     for most in _SIZE_CLASSES:
         small = {number for number, count in enumerate(rows) if count < most}
         if len(small) >= MERGED_AT_ONCE:

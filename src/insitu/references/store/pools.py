@@ -47,7 +47,7 @@ class Pools:
         self._packings: dict[Any, int] = {}
         self._packing_rows: list[Packing] = []
         self._first_source = 0
-        if opened is not None:
+        if opened is not None:  # rows that are not written again refer to its numbers
             self.encodings = {encoding: number for number, encoding in enumerate(opened.encodings)}
             for row in range(len(opened.packings)):
                 self.packing(opened.packings[row])

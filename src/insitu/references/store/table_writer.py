@@ -201,6 +201,7 @@ class TableWriter:
         self, leaves: Sequence[_Leaf], axis: int, starts: Indices, shape: tuple[int, ...], cut: int, begin: int
     ) -> dict[str, Any]:
         total, constant = int(np.prod(shape, dtype=object)), _ConstantColumns()
+        # In one file: the root finds the rows of a table by the first of them and their count.
         first = self.files.reserve(total)
         for at in range(0, total, ROWS_PER_GROUP):
             numbers = np.arange(at, min(at + ROWS_PER_GROUP, total))

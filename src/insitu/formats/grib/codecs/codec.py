@@ -25,8 +25,8 @@ def grib(configuration: Configuration, form: BufferSpec) -> DecodeStep:
 
     `var`: `latitude` and `longitude` of the grid, anything else: the values. `field`: its number in
     the message. `alternate`: every other row runs backwards. `columns`: points of a column follow
-    each other. `grid` and `parameter`: what the message must hold, where only an index has been
-    read of it.
+    each other. `grid`, `parameter` and `mark`: what the message must hold, where only an index has
+    been read of it.
     """
     var, number = str(configuration.get("var", "values")), integer_field(configuration, "field", 0)
     key = f"{var}s" if var in ("latitude", "longitude") else "values"

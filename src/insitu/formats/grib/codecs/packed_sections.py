@@ -12,7 +12,9 @@ import struct
 from typing import NamedTuple
 
 from insitu.codecs.buffer_spec import Configuration, Octets
+from insitu.codecs.configuration import integer_field
 from insitu.errors import CodecError
+from insitu.formats.grib.codecs.header_mark import find_difference
 
 __all__ = ["FieldSections", "check_field", "grid_fingerprint", "single_field_message", "split_sections", "trim_message"]
 
@@ -57,7 +59,7 @@ def grid_fingerprint(grid: bytes) -> str:
 def check_field(message: Octets, parts: FieldSections, configuration: Configuration) -> None:
     """Raise if a field is not what its index said.
 
-    `grid`, the fingerprint of its grid, and `parameter`, its codes.
+    `grid`, the fingerprint of its grid; `parameter`, its codes; `mark`, that of its header.
 
     Raises
     ------
@@ -65,14 +67,20 @@ def check_field(message: Octets, parts: FieldSections, configuration: Configurat
         If it is another one.
     """
     grid, parameter = configuration.get("grid"), configuration.get("parameter")
+    mark = integer_field(configuration, "mark", 0)
     found = [int(message[6]), *parts.product[9:11].tolist()]
+    problem: str | None = None
     if grid is not None and grid_fingerprint(parts.grid.tobytes()) != grid:
         problem = "is on another grid"
     elif parameter is not None and parts.edition == 2 and list(parameter) != found:
         problem = f"holds parameter {found}, not {list(parameter)}"
-    else:
-        return
-    raise CodecError(f"the message {problem} than its index says", hint="Scan the GRIB file itself, without the index")
+    elif mark and parts.edition == 2:
+        problem = find_difference(mark, parts.shared[:21], parts.product.tobytes())
+    if problem is not None:
+        raise CodecError(
+            f"the message does not match its index: it {problem}",
+            hint="Make the index anew, or scan the GRIB file itself, without the index",
+        )
 
 
 def split_sections(message: Octets, number: int = 0) -> FieldSections:

@@ -257,7 +257,7 @@ def _describe_cell(array: VirtualArray, found: CellDetails | None) -> dict[str, 
         ]
         if has_encoding
         else [],
-        "filter_mask": mask,
+        "filter_mask": mask & (1 << len(encoding.codecs)) - 1,
         "order": None if encoding.order is None else list(encoding.order),
         "chunk_shape": list(found.chunk_shape),
         "shows": [

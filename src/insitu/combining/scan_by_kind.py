@@ -1,4 +1,4 @@
-"""Scanning of files that are alike as one: a year of hourly forecast runs by the indexes of its GRIB files.
+"""Scan files of one kind as one: a year of hourly forecast runs by the indexes of its GRIB files.
 
 A format may say at a glance what tells a file from others of its kind (`FileOutline`): the run, and
 where its fields lie. One file of each kind is scanned like any other. The others become rows of its
@@ -33,7 +33,7 @@ from insitu.scanning.scan_member import Failure, Job
 from insitu.sources.address import is_remote
 from insitu.sources.threads import gather
 
-__all__ = ["ScannedAlike", "scan_alike"]
+__all__ = ["ScannedKinds", "scan_by_kind"]
 
 LEAST = 3
 """Files of a kind from which on they are scanned as one."""
@@ -44,15 +44,15 @@ _Row = tuple[int, FileOutline]
 
 
 @dataclass(frozen=True, slots=True)
-class ScannedAlike:
-    """What came of files that are alike, and which files are left to be scanned."""
+class ScannedKinds:
+    """What came of files of the same kinds, and which files are left to be scanned."""
 
     members: list[Member]
     failures: list[Failure]
     rest: list[Any]
 
 
-def scan_alike(urls: Sequence[Any], job: Job, axes: ForecastAxes, progress: Any = None) -> ScannedAlike:
+def scan_by_kind(urls: Sequence[Any], job: Job, axes: ForecastAxes, progress: Any = None) -> ScannedKinds:
     """Return files of forecasts, those of one kind as one member.
 
     Parameters
@@ -64,7 +64,7 @@ def scan_alike(urls: Sequence[Any], job: Job, axes: ForecastAxes, progress: Any 
     progress
         See `open_progress`.
     """
-    found = ScannedAlike([], [], [])
+    found = ScannedKinds([], [], [])
     format_ = None if job.finish or job.labels or axes.rules else _format_of(urls, job)
     if format_ is None:  # what else tells files apart is known of each file only
         found.rest.extend(urls)
