@@ -14,10 +14,10 @@ import xarray
 
 from insitu.errors import UnsupportedError
 from insitu.lazy_array.numpy_reductions import can_stream, reduce_lazy_array
-from insitu.reducing import STATISTICS
 from insitu.reducing.query import ReductionQuery, squeeze_axes
 from insitu.reducing.reductions import Reduction, ReductionRules
 from insitu.reducing.sketches import check_edges
+from insitu.reducing.statistics import STATISTICS
 from insitu.xarray_bridge.backend_array import duck_array
 from insitu.xarray_bridge.template_dataset import (
     call_method,

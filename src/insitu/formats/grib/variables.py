@@ -216,10 +216,9 @@ def _scattered_table(
     cells = tuple(index.T)
     places = np.full(grid, UNWRITTEN, np.int8)
     places[cells] = 0
-    columns = [np.zeros(grid, np.int64) for _ in range(4)]
-    for column, values in zip(columns, (offset, length, marks, encoding), strict=True):
-        column[cells] = values
-    return Columns(grid, (source,), places, *columns[:3], encoding=columns[3])
+    offsets, lengths, masks, encodings = (np.zeros(grid, np.int64) for _ in range(4))
+    offsets[cells], lengths[cells], masks[cells], encodings[cells] = offset, length, marks, encoding
+    return Columns(grid, (source,), places, offsets, lengths, masks, encoding=encodings)
 
 
 def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
@@ -266,7 +265,7 @@ def make_variable(table: FieldTable, numbers: Sequence[int]) -> GribVariable:
         if len(first_of_cell) < len(numbers)
         else (),
         check=_expected_headers(table, numbers),
-        marks=_marks(table, [numbers[at] for at in first_of_cell]) if table.unverified else 0,
+        marks=_marks(table, [numbers[at] for at in first_of_cell.tolist()]) if table.unverified else 0,
     )
 
 

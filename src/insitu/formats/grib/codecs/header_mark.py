@@ -85,14 +85,14 @@ def find_difference(mark: int, identification: bytes, product: bytes) -> str | N
     if not digest or digest == _digest(header, flags):
         return None
     levels = " to ".join(f"{value} (surface {code})" for code, value in header.surfaces) or "unknown"
-    found = [f"level {levels}"] if flags & LEVEL else []
+    differences = [f"level {levels}"] if flags & LEVEL else []
     if header.member is not None:
-        found.append(f"member {header.member}")
+        differences.append(f"member {header.member}")
     if flags & RUN:
-        found.append("run {}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*header.run))
+        differences.append("run {}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*header.run))
     if flags & START and header.start is not None and header.start != header.lead:
-        found.append(f"interval from {_format_time(header.start)} on")
-    return f"is of another level, member, interval or run, namely {', '.join(found)}"
+        differences.append(f"interval from {_format_time(header.start)} on")
+    return f"is of another level, member, interval or run, namely {', '.join(differences)}"
 
 
 def _parse_header(identification: bytes, product: bytes) -> _Header:
