@@ -275,7 +275,7 @@ def test_another_grid_of_the_same_size_is_found_when_it_is_read(tmp_path: Path, 
     (tmp_path / "a.grib2.idx").write_text(inventory(fields, messages))
     t = insitu.scan(tmp_path / "a.grib2.idx", decode=False).arrays["t"]
     np.testing.assert_array_equal(insitu.read(t, selection=slice(0, 2), decode=False).shape, (2, 12, 12))
-    with pytest.raises(CodecError, match="another grid than"):
+    with pytest.raises(CodecError, match="on another grid"):
         insitu.read(t, selection=2, decode=False)
     with pytest.raises(CodecError, match=r"parameter \[0, 1, 1\]"):
         insitu.read(t, selection=3, decode=False)
