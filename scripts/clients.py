@@ -1,6 +1,9 @@
-"""Zarr clients that the tests of the server's Zarr view run: zarrita.js from npm, GDAL from Debian.
+"""Programs of others that the tests run against the server.
 
-`python scripts/clients.py install` puts zarrita into `.clients` and, where that is allowed,
+Of the Zarr view: zarrita.js from npm, GDAL from Debian. Of the explorer's page: axe-core, which looks
+for what shuts people out, and puppeteer-core, which drives Firefox, from npm.
+
+`python scripts/clients.py install` puts those of npm into `.clients` and, where that is allowed,
 installs Debian's `gdal-bin`. Tests that find no client are skipped, with the reason.
 """
 
@@ -13,21 +16,24 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / ".clients"
-ZARRITA = "zarrita@0.7"
+PACKAGES = {"zarrita": "0.7", "axe-core": "4", "puppeteer-core": "24"}
+"""What comes from npm, and its version."""
 SECONDS = 300
 
 
 def install() -> int:
     """Install what is missing; 1 if something could not be had."""
     missing = 0
-    if not (FOLDER / "node_modules" / "zarrita").is_dir():
+    absent = [name for name in PACKAGES if not (FOLDER / "node_modules" / name).is_dir()]
+    if absent:
         if shutil.which("npm") is None:
-            print("no npm: zarrita.js is not tested", file=sys.stderr)
+            print(f"no npm: {', '.join(absent)} cannot be installed", file=sys.stderr)
             missing = 1
         else:
             FOLDER.mkdir(exist_ok=True)
-            call = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(FOLDER), ZARRITA]
-            missing |= _called(call, "zarrita.js")
+            wanted = [f"{name}@{PACKAGES[name]}" for name in absent]
+            call = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(FOLDER), *wanted]
+            missing |= _called(call, " and ".join(absent))
     if shutil.which("gdalmdiminfo") is None:
         if shutil.which("apt-get") is None or os.geteuid() != 0:
             print("no GDAL, and no right to install it (apt-get install gdal-bin)", file=sys.stderr)

@@ -19,6 +19,7 @@ import pytest
 import xarray as xr
 
 from forked_commands import CODE
+from script_modules import load_script
 from server.explorer.conftest import HOSTILE
 from server.explorer.page import ExplorerPage, number_in
 from server.serving import Server, serving, wait_for_server
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.servers, pytest.mark.slow]
 
 Open = Callable[..., ExplorerPage]
 SHAPE = (24, 40)
+CLIENTS = Path(__file__).parents[3] / ".clients"
 
 
 def _link(url: Path | str, **state: object) -> str:
@@ -492,6 +494,65 @@ def test_every_control_has_a_name(picture: ExplorerPage) -> None:
         .map((found) => found.outerHTML.slice(0, 120))"""
     )
     assert nameless == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("where", ["listing", "archive", "values", "chunks", "attributes", "table"])
+def test_axe_finds_no_serious_fault(
+    open_page: Open, explored: Server, folder: Path, pattern: str, theme: str, where: str
+) -> None:
+    axe = CLIENTS / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.is_file():
+        pytest.skip("no axe-core: install it with python scripts/clients.py install")
+    states = {
+        "listing": "",
+        "archive": _link(pattern),
+        "table": _link(folder / "odd.nc", variable="name"),
+    } | {view: _link(pattern, variable="tas", view=view) for view in ("values", "chunks", "attributes")}
+    page = open_page(explored.url, states[where], color_scheme=theme, bypass_csp=True)
+    if where in ("values", "chunks", "archive"):
+        page.wait_for_picture()
+    else:
+        page.find(".entries a, #panel > *").first.wait_for()
+    page.page.add_script_tag(path=axe)
+    found = page.page.evaluate("async () => (await axe.run()).violations")
+    serious = {
+        fault["id"]: [node["html"][:120] for node in fault["nodes"]]
+        for fault in found
+        if fault["impact"] in ("serious", "critical")
+    }
+    assert serious == {}
+
+
+def test_in_firefox(explored: Server, pattern: str, maps: xr.Dataset, tmp_path: Path) -> None:
+    """A person moves the pointer, the slider and a box there, too; see `tour_firefox.mjs`."""
+    firefox, node = load_script("browser").find_firefox(), shutil.which("node")
+    if firefox is None or node is None or not (CLIENTS / "node_modules" / "puppeteer-core").is_dir():
+        pytest.skip(
+            "no Firefox, or no puppeteer-core: python scripts/browser.py install; python scripts/clients.py install"
+        )
+    script = Path(shutil.copy(Path(__file__).parent / "tour_firefox.mjs", CLIENTS / f"tour-{os.getpid()}.mjs"))
+    try:
+        run = subprocess.run(
+            [node, script, firefox, explored.url + _link(pattern, variable="tas"), *map(str, SHAPE)],
+            capture_output=True,
+            text=True,
+            timeout=2 * LONG,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
+    finally:
+        script.unlink()
+    assert run.returncode == 0, run.stderr
+    seen = json.loads(run.stdout)
+    assert seen["errors"] == []
+    assert seen["agent"].startswith("firefox")
+    assert number_in(seen["hovered"]) == pytest.approx(float(maps.tas[0, 5, 30]), rel=1e-6)
+    assert float(seen["exact"].split()[0]) == pytest.approx(float(maps.tas[0, 5, 30]), rel=1e-8)
+    assert number_in(seen["later"]) == pytest.approx(float(maps.tas[6, 5, 30]), rel=1e-6)
+    assert seen["colours"] > 20
+    assert seen["box"] == [6, 18, 10, 30]
+    assert number_in(seen["line"]) == pytest.approx(float(maps.tas[5, 11, 25]), rel=1e-5)
+    assert seen["chunks"] > 3
 
 
 def test_what_is_wrong_is_said(open_page: Open, explored: Server, folder: Path) -> None:

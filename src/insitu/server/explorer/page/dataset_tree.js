@@ -67,19 +67,21 @@ export class DatasetTree {
     return [
       here ? this.#variables(here) : null,
       ...inside.map((group) =>
+        // The link lies beside the summary and not in it: what folds a branch must not contain another control.
         element(
-          "details",
-          { open: true },
+          "div",
+          { class: "branch" },
           element(
-            "summary",
-            {},
-            element(
-              "a",
-              { href: formatState({ url: this.archive.url, group: `/${clean(group)}` }), "data-group": clean(group) },
-              clean(group).split("/").at(-1),
-            ),
+            "a",
+            { href: formatState({ url: this.archive.url, group: `/${clean(group)}` }), "data-group": clean(group) },
+            clean(group).split("/").at(-1),
           ),
-          ...this.#branch(clean(group)),
+          element(
+            "details",
+            { open: true },
+            element("summary", { "aria-label": `Contents of ${clean(group)}` }),
+            ...this.#branch(clean(group)),
+          ),
         ),
       ),
     ];

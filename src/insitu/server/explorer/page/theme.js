@@ -4,7 +4,7 @@ const KEY = "insitu-theme";
 const ORDER = ["auto", "light", "dark"];
 
 /** @type {Record<string, string>} */
-const NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
+const NAMES = { auto: "Theme: auto", light: "Theme: light", dark: "Theme: dark" };
 
 const chosenTheme = () => {
   const name = localStorage.getItem(KEY) ?? "";
@@ -37,8 +37,8 @@ export function startTheme(button, onchange) {
     const theme = chosenTheme();
     document.documentElement.dataset.theme = theme;
     button.textContent = NAMES[theme];
-    button.setAttribute("aria-label", `Colours: ${theme}. Press to change.`);
   };
+  button.title = "Light, dark, or as the system says: press for the next";
   show();
   button.addEventListener("click", () => {
     localStorage.setItem(KEY, ORDER[(ORDER.indexOf(chosenTheme()) + 1) % ORDER.length]);
