@@ -24,6 +24,8 @@
  * @property {string[]} [over] dimensions that the statistic reduces
  * @property {[number, number]} [point] chosen element: row and column of the variable
  * @property {string} [line] dimension of the line plot
+ * @property {string} [contours] variable, or formula after `=`, of the contour lines
+ * @property {string} [arrows] the two components of the arrows, with a bar between
  * @property {string} [map] colour map
  * @property {string} [reversed]
  * @property {string} [log]

@@ -8,6 +8,8 @@ import { FieldControls, roundLimit } from "./field_controls.js";
 import { formatCount, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
+import { errorBox } from "./messages.js";
+import { Overlay } from "./overlay.js";
 import { PictureView } from "./picture_view.js";
 import { fieldParameters, planeOf, sizeOf } from "./plane.js";
 import { paintRaster } from "./raster.js";
@@ -75,9 +77,15 @@ export class FieldView extends PictureView {
     this.line = new LinePlot(this.url, variable, (dim) => changeState({ line: dim }));
     this.line.element.hidden = true;
     this.controls = new FieldControls(variable);
+    this.overlay = new Overlay(
+      archive,
+      variable,
+      () => this.redraw(),
+      (problem) => this.problem.replaceChildren(errorBox(problem)),
+    );
     const { y, x } = this.sideChoices;
     this.assemble(
-      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements],
+      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements, ...this.overlay.elements],
       [this.line.element, this.histogram.element],
     );
   }
@@ -91,6 +99,7 @@ export class FieldView extends PictureView {
     this.state = state;
     this.showPlane(planeOf(this.variable, state), ["number", "bool"].includes(this.variable.kind));
     this.controls.showState(state);
+    this.overlay.update(state, this.plane, { width: this.width, height: this.height });
     const parameters = { ...fieldParameters(this.url, this.plane), sampling: state.sampling, ...this.#resolution() };
     if (this.isRequested(parameters)) this.redraw();
     else await this.load(parameters);
@@ -119,6 +128,7 @@ export class FieldView extends PictureView {
       equalAspect: isEqualAspect(y, x),
       render: (canvas) => paintRaster(canvas, arrays.values, y, x, colours.painter()),
     });
+    this.overlay.draw({ svg: this.picture.overlay, y, x, size: this.picture.size });
     this.bar.draw({
       low: colours.low,
       high: colours.high,
@@ -177,7 +187,7 @@ export class FieldView extends PictureView {
     const gaps = missing ? `; ${formatNumber((100 * missing) / (shape[0] * shape[1]), 3)} % missing` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}. Draw a box to zoom in, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${this.overlay.text ? `. ${this.overlay.text}` : ""}. Draw a box to zoom in, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
@@ -343,6 +353,7 @@ export class FieldView extends PictureView {
   /** Stop what is under way. */
   close() {
     super.close();
+    this.overlay.close();
     this.#latestPoint.stop();
   }
 }
