@@ -15,7 +15,7 @@ import { themeColour } from "./theme.js";
  * @param {Blob} blob
  * @param {string} name
  */
-function saveBlob(blob, name) {
+export function saveBlob(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;
