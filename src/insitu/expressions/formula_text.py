@@ -21,7 +21,7 @@ from insitu.expressions.nodes import (
 )
 from insitu.model.elementwise import Members
 
-__all__ = ["formula"]
+__all__ = ["SYMBOLS", "formula"]
 
 SYMBOLS = {
     "add": "+",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -105,6 +106,17 @@ class ApiQuery(Mapping[str, str]):
             )
         return top, bottom, left, right
 
+    def polygon(self, most: int) -> list[list[float]] | None:
+        """Return the vertices that the field `polygon` gives, `[[x, y], …]`; None without it."""
+        given = self._json("polygon", None)
+        if given is None:
+            return None
+        if not isinstance(given, list) or not all(_is_pair(vertex) for vertex in given) or len(given) < 3:
+            raise RequestError("polygon must be three or more pairs of numbers: [[x,y],[x,y],[x,y]]")
+        if len(given) > most:
+            raise RequestError(f"the polygon has {len(given):,} vertices; {most:,} are allowed: simplify it")
+        return given
+
     def _json(self, name: str, default: Any) -> Any:
         text = self.get(name)
         if not text:
@@ -113,6 +125,14 @@ class ApiQuery(Mapping[str, str]):
             return decode_json(text)
         except ModelError:
             raise RequestError(f"{name} is not JSON: {text[:40]!r}") from None
+
+
+def _is_pair(vertex: Any) -> bool:
+    return (
+        isinstance(vertex, list)
+        and len(vertex) == 2
+        and all(type(number) in (int, float) and math.isfinite(number) for number in vertex)
+    )
 
 
 def check_dimension(dim: str, dims: Collection[str], what: str = "variable") -> None:

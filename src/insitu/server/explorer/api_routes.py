@@ -20,8 +20,10 @@ from insitu.server.explorer.answers.chunk_mosaic import chunk_routes
 from insitu.server.explorer.answers.coordinate_values import prepare_coordinate
 from insitu.server.explorer.answers.field_download import prepare_download
 from insitu.server.explorer.answers.field_values import prepare_field
+from insitu.server.explorer.answers.formula_summary import prepare_formula
 from insitu.server.explorer.answers.line_values import prepare_line
 from insitu.server.explorer.answers.point_value import prepare_point
+from insitu.server.explorer.answers.region_statistics import prepare_region
 from insitu.server.explorer.answers.value_table import prepare_table
 from insitu.server.explorer.api_answer import json_answer
 from insitu.server.explorer.api_query import ApiQuery
@@ -53,8 +55,10 @@ def explorer_routes(worker: Worker) -> list[BaseRoute]:
         archive_route(worker, "archive", prepare_summary),
         archive_route(worker, "coordinate", prepare_coordinate),
         archive_route(worker, "field", prepare_field),
+        archive_route(worker, "formula", prepare_formula),
         archive_route(worker, "line", prepare_line),
         archive_route(worker, "point", prepare_point),
+        archive_route(worker, "region", prepare_region),
         archive_route(worker, "table", prepare_table),
         archive_route(worker, "download", prepare_download),
         *chunk_routes(worker),

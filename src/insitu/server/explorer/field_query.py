@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from insitu.model import VirtualArray
 from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_query import ApiQuery, check_dimension
 from insitu.server.explorer.field_sampling import FieldBox
+from insitu.server.explorer.find_array import find_array
+from insitu.server.explorer.formula_array import FormulaArray, ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of
 from insitu.server.explorer.spatial_dimensions import spatial_dimensions
@@ -25,7 +26,7 @@ class FieldQuery:
     """A field of a variable: two dimensions, the others fixed or reduced."""
 
     path: str
-    array: VirtualArray
+    array: ShownArray
     y: str
     x: str
     index: Mapping[str, int]
@@ -38,7 +39,12 @@ class FieldQuery:
     @property
     def group(self) -> str:
         """Path of the group of the variable."""
-        return self.path.rpartition("/")[0]
+        return group_of_array(self.path, self.array)
+
+    @property
+    def name(self) -> str:
+        """Name of the values in a file."""
+        return "formula" if isinstance(self.array, FormulaArray) else self.path.rpartition("/")[2]
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -54,7 +60,7 @@ class FieldQuery:
 def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
     """Return the field that a query asks for; the sides are found if it does not name them."""
     path, array, sizes = find_numbers(archive, query)
-    found = spatial_dimensions(archive, path.rpartition("/")[0], archive.variable(path))
+    found = spatial_dimensions(archive, group_of_array(path, array), array)
     if found is None:
         raise RequestError(f"{path[:200]!r} has fewer than two dimensions", why="Ask api/line or api/table for it")
     y, x = query.get("y") or found["y"], query.get("x") or found["x"]
@@ -76,12 +82,12 @@ def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
     return FieldQuery(path, array, y, x, index, FieldBox(*query.box(sizes[y], sizes[x])), statistic, over)
 
 
-def find_values(archive: OpenedArchive, query: ApiQuery) -> tuple[str, VirtualArray, dict[str, int]]:
-    """Return the path of the variable that a query names, its array, and the length of each dimension; an error if it
-    has no values, or two dimensions have one name.
+def find_values(archive: OpenedArchive, query: ApiQuery) -> tuple[str, ShownArray, dict[str, int]]:
+    """Return the path of the variable, or the formula, that a query names, its array, and the length of each dimension;
+    an error if it has no values, or two dimensions have one name.
     """
     path = query.require("variable").strip("/")
-    array = archive.array(path)
+    array = find_array(archive, path)
     sizes = dict(zip(array.dims, array.shape, strict=True))
     if len(sizes) < array.ndim:
         raise RequestError(f"{path[:200]!r} has a dimension twice: {', '.join(array.dims)}", why="Ask api/table for it")
@@ -90,7 +96,7 @@ def find_values(archive: OpenedArchive, query: ApiQuery) -> tuple[str, VirtualAr
     return path, array, sizes
 
 
-def find_numbers(archive: OpenedArchive, query: ApiQuery) -> tuple[str, VirtualArray, dict[str, int]]:
+def find_numbers(archive: OpenedArchive, query: ApiQuery) -> tuple[str, ShownArray, dict[str, int]]:
     """Return the same; an error if the variable cannot be drawn, too."""
     found = find_values(archive, query)
     if kind_of(found[1]) in ("text", "other"):

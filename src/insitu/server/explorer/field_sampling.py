@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.expressions.chunk_grid import tile_borders
-from insitu.model import Selection, VirtualArray
-from insitu.reading.estimate import estimate_read
+from insitu.server.explorer.formula_array import ShownArray, borders_along, estimate_values
 
 __all__ = ["FieldBox", "SampledSide", "Sampling", "sample_field", "sample_side"]
 
@@ -123,7 +121,7 @@ def sample_side(start: int, length: int, pixels: int, *, nearest: bool) -> Sampl
 
 
 def sample_field(
-    array: VirtualArray,
+    array: ShownArray,
     dims: tuple[int, int],
     select: Callable[[Any, Any], Sequence[Any]],
     box: FieldBox,
@@ -172,13 +170,12 @@ def sample_field(
     return _within_budget(array, dims, select, nearest, budget)
 
 
-def _decoded_bytes(array: VirtualArray, select: Callable[[Any, Any], Sequence[Any]], sampling: Sampling) -> int:
-    chosen = Selection.of(tuple(select(sampling.y.selector, sampling.x.selector)), array.shape)
-    return estimate_read(array, chosen).decoded
+def _decoded_bytes(array: ShownArray, select: Callable[[Any, Any], Sequence[Any]], sampling: Sampling) -> int:
+    return estimate_values(array, tuple(select(sampling.y.selector, sampling.x.selector))).bytes_decoded
 
 
 def _within_budget(
-    array: VirtualArray,
+    array: ShownArray,
     dims: tuple[int, int],
     select: Callable[[Any, Any], Sequence[Any]],
     sampling: Sampling,
@@ -209,10 +206,10 @@ def _within_budget(
     return Sampling("nearest", sides[0], sides[1], touched_count / max(total, 1))
 
 
-def _borders_within(array: VirtualArray, dim: int, side: SampledSide) -> Indices:
+def _borders_within(array: ShownArray, dim: int, side: SampledSide) -> Indices:
     """Return the borders of chunks along one side of the box, with both ends."""
     start, stop = side.start, side.start + side.length
-    borders = tile_borders(array, dim)
+    borders = borders_along(array, array.dims[dim])
     return np.concatenate([[start], borders[(borders > start) & (borders < stop)], [stop]])
 
 

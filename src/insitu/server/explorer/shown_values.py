@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import VirtualArray
+from insitu.server.explorer.formula_array import ShownArray
 
 __all__ = [
     "attribute_texts",
@@ -36,7 +37,7 @@ SMALL_NUMBERS = (np.dtype("f2"), np.dtype("f4"), *(np.dtype(name) for name in ("
 """Types whose values float32 has exactly."""
 
 
-def kind_of(array: VirtualArray) -> str:
+def kind_of(array: ShownArray) -> str:
     """Return how values are shown: `number`, `time`, `text`, `bool` or `other`."""
     kind = array.dtype.kind
     if kind in "iufm":
@@ -45,27 +46,31 @@ def kind_of(array: VirtualArray) -> str:
         return "time"
     if kind == "b":
         return "bool"
-    if kind in "SU" or (kind == "O" and array.details.varying != "sequence"):
+    if kind in "SU" or (kind == "O" and not _is_sequence(array)):
         return "text"
     return "other"
 
 
-def type_name(array: VirtualArray) -> str:
+def _is_sequence(array: ShownArray) -> bool:
+    return isinstance(array, VirtualArray) and array.details.varying == "sequence"
+
+
+def type_name(array: ShownArray) -> str:
     """Return the name of the type of the values."""
     dtype = array.dtype
     if dtype.names:
         return "{" + ", ".join(f"{name}: {dtype[name]}" for name in dtype.names) + "}"
     if dtype.kind == "O":
-        return "sequence" if array.details.varying == "sequence" else "object"
+        return "sequence" if _is_sequence(array) else "object"
     return str(dtype.newbyteorder("="))
 
 
-def is_calendar_time(array: VirtualArray) -> bool:
+def is_calendar_time(array: ShownArray) -> bool:
     """Return whether the values are dates of a calendar that NumPy does not have."""
     return array.dtype.kind == "O" and "calendar" in array.encoding and "since" in str(array.encoding.get("units"))
 
 
-def units_of(array: VirtualArray) -> str | None:
+def units_of(array: ShownArray) -> str | None:
     """Return the units of the values as they are shown; durations are shown in seconds."""
     if array.dtype.kind == "m":
         return "s"
@@ -168,7 +173,7 @@ def attribute_texts(attributes: Mapping[str, Any]) -> list[dict[str, str]]:
     return [{"name": str(name), "value": to_text(value)} for name, value in attributes.items()]
 
 
-def long_name_of(array: VirtualArray, path: str) -> str:
+def long_name_of(array: ShownArray, path: str) -> str:
     """Return how a variable is called: its long name, its standard name, or its name."""
     names = (array.attributes.get(key) for key in ("long_name", "standard_name"))
     return to_text(next((name for name in names if isinstance(name, str) and name), path.rpartition("/")[2]))

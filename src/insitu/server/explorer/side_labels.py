@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.reading import ReadContext, read_array
+from insitu.server.explorer.formula_array import ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import (
     is_calendar_time,
@@ -31,32 +32,37 @@ MAX_LABELS = 200_000
 
 
 def describe_side(
-    archive: OpenedArchive, path: str, dim: str, centres: npt.NDArray[np.float64], context: ReadContext
+    archive: OpenedArchive,
+    path: str,
+    array: ShownArray,
+    dim: str,
+    centres: npt.NDArray[np.float64],
+    context: ReadContext,
 ) -> tuple[dict[str, Any], npt.NDArray[np.float64]]:
     """Return what a side of a picture shows, and the coordinate at each pixel.
 
     Parameters
     ----------
-    archive, path, dim
-        The variable, and its dimension along this side.
+    archive, path, array, dim
+        The variable or formula, and its dimension along this side.
     centres
         Position of the middle of each pixel along the dimension, increasing.
     context
         How to read.
     """
-    group, size = path.rpartition("/")[0], archive.variable(path).sizes[dim]
-    found = find_coordinate(archive, group, dim, size)
+    size = array.shape[array.dims.index(dim)]
+    found = find_coordinate(archive, group_of_array(path, array), dim, size)
     about: dict[str, Any] = {"dim": dim, "kind": "index", "units": None, "name": dim, "labels": None}
     if found is None:
         return about, centres
-    array = archive.array(found)
-    about |= {"kind": kind_of(array), "units": units_of(array), "name": long_name_of(array, found)}
+    labels = archive.array(found)
+    about |= {"kind": kind_of(labels), "units": units_of(labels), "name": long_name_of(labels, found)}
     first, last = max(math.floor(centres[0]), 0), min(math.ceil(centres[-1]), size - 1)
     around = np.arange(first, last + 1)
     if last - first > MAX_LABELS:
         around = np.unique(np.clip(np.concatenate([np.floor(centres), np.ceil(centres)]), 0, size - 1).astype(np.int64))
-    values = read_array(array, around if last - first > MAX_LABELS else slice(first, last + 1), context)
-    if about["kind"] in ("text", "other") or is_calendar_time(array):
+    values = read_array(labels, around if last - first > MAX_LABELS else slice(first, last + 1), context)
+    if about["kind"] in ("text", "other") or is_calendar_time(labels):
         near = np.searchsorted(around, np.clip(np.floor(centres).astype(np.int64), first, last))
         about["labels"] = to_texts(values[near])
     if about["kind"] in ("text", "other"):
@@ -66,25 +72,27 @@ def describe_side(
 
 
 def position_labels(
-    archive: OpenedArchive, path: str, index: Mapping[str, int], context: ReadContext
+    archive: OpenedArchive, path: str, array: ShownArray, index: Mapping[str, int], context: ReadContext
 ) -> dict[str, tuple[str, str | None]]:
     """Return for each dimension the label at a position, and its units; the position itself where there
     is no coordinate.
     """
-    group, sizes = path.rpartition("/")[0], archive.variable(path).sizes
+    group, sizes = group_of_array(path, array), dict(zip(array.dims, array.shape, strict=True))
     found: dict[str, tuple[str, str | None]] = {}
     for dim, position in index.items():
-        labels = find_coordinate(archive, group, dim, sizes[dim])
-        if labels is None:
+        where = find_coordinate(archive, group, dim, sizes[dim])
+        if where is None:
             found[dim] = str(position), None
             continue
-        array = archive.array(labels)
-        value = read_array(array, slice(position, position + 1), replace(context, name=labels))
-        found[dim] = to_text(value[0]), units_of(array)
+        labels = archive.array(where)
+        value = read_array(labels, slice(position, position + 1), replace(context, name=where))
+        found[dim] = to_text(value[0]), units_of(labels)
     return found
 
 
-def selection_text(archive: OpenedArchive, path: str, index: Mapping[str, int], context: ReadContext) -> str:
+def selection_text(
+    archive: OpenedArchive, path: str, array: ShownArray, index: Mapping[str, int], context: ReadContext
+) -> str:
     """Return what is selected, in words."""
-    labels = position_labels(archive, path, index, context)
+    labels = position_labels(archive, path, array, index, context)
     return ", ".join(f"{dim} {with_units(text, units)}" for dim, (text, units) in labels.items())

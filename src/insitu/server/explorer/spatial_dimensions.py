@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from insitu.scanning.member import Member, Variable
+from insitu.server.explorer.formula_array import ShownArray
 from insitu.server.explorer.opened_archives import OpenedArchive
 
 __all__ = ["dimension_coordinates", "find_coordinate", "spatial_dimensions"]
@@ -30,15 +31,16 @@ AXES = {
 """Of each side: CF `axis`, `standard_name` (CF 4.1, 4.2, appendix F), units (CF 4.1, 4.2), and names."""
 
 
-def spatial_dimensions(archive: OpenedArchive, group: str, variable: Variable) -> dict[str, str] | None:
+def spatial_dimensions(archive: OpenedArchive, group: str, variable: Variable | ShownArray) -> dict[str, str] | None:
     """Return the dimensions to draw along x and y; None if there are not two."""
     dims = variable.dims
+    sizes = dict(zip(dims, variable.shape, strict=True))
     if len(dims) < 2 or len(set(dims)) < len(dims):
         return None
     found: dict[str, str] = {}
     for side in ("x", "y"):
         for dim in dims:
-            labels = find_coordinate(archive, group, dim, variable.sizes[dim])
+            labels = find_coordinate(archive, group, dim, sizes[dim])
             if labels is not None and _is_side(side, labels, archive.variable(labels)):
                 found[side] = dim
     if len(found) < 2:
@@ -75,9 +77,11 @@ def _by_plane_coordinates(member: Member, dims: tuple[str, ...]) -> Iterator[tup
             return
 
 
-def dimension_coordinates(archive: OpenedArchive, group: str, variable: Variable) -> dict[str, str | None]:
+def dimension_coordinates(archive: OpenedArchive, group: str, variable: Variable | ShownArray) -> dict[str, str | None]:
     """Return for each dimension of a variable the path of the coordinate that labels it."""
-    return {dim: find_coordinate(archive, group, dim, size) for dim, size in variable.sizes.items()}
+    return {
+        dim: find_coordinate(archive, group, dim, size) for dim, size in zip(variable.dims, variable.shape, strict=True)
+    }
 
 
 def find_coordinate(archive: OpenedArchive, group: str, dim: str, size: int) -> str | None:

@@ -54,7 +54,7 @@ def prepare_download(request: ArchiveRequest) -> ApiTask:
         )
     whole = Sampling("all", SampledSide(field.box.top, height, 1), SampledSide(field.box.left, width, 1))
     cost = check_memory(field, whole, request.limits)
-    name = re.sub(r"[^\w.-]+", "_", field.path.rpartition("/")[2]) or "field"
+    name = re.sub(r"[^\w.-]+", "_", field.name) or "field"
 
     def work(context: ReadContext) -> ApiAnswer:
         dataset = field_dataset(request.archive, field, context)
@@ -69,7 +69,7 @@ def field_dataset(archive: OpenedArchive, field: FieldQuery, context: ReadContex
     """Return a field as a dataset, with all coordinates that xarray would keep."""
     rows = slice(field.box.top, field.box.bottom)
     columns = slice(field.box.left, field.box.right)
-    name = field.path.rpartition("/")[2]
+    name = field.name
     values = read_plane(field, rows, columns, replace(context, name=field.path))
     chosen = {field.y: rows, field.x: columns, **field.index}
     coords: dict[str, Any] = {}
@@ -86,7 +86,7 @@ def field_dataset(archive: OpenedArchive, field: FieldQuery, context: ReadContex
             continue  # the field is there without it
         dims = tuple(dim for dim in array.dims if isinstance(chosen[dim], slice))
         coords[other] = xarray.Variable(dims, read, _plain_attributes(variable.attributes))
-    attributes = _plain_attributes(archive.variable(field.path).attributes)
+    attributes = _plain_attributes(field.array.attributes)
     if field.statistic is not None:
         attributes["cell_methods"] = " ".join(f"{dim}:" for dim in field.over) + f" {field.statistic}"
     data = xarray.Variable((field.y, field.x), values, attributes)
@@ -109,7 +109,7 @@ def to_netcdf(dataset: xarray.Dataset) -> bytes:
 
 def to_csv(dataset: xarray.Dataset, field: FieldQuery) -> bytes:
     """Return a field as lines of y, x and value; missing values are empty."""
-    name = field.path.rpartition("/")[2]
+    name = field.name
     array = dataset[name]
     ys, xs = (
         to_texts(dataset[dim].values) if dim in dataset.coords else [str(i) for i in range(start, stop)]

@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
-from insitu.model import Selection
-from insitu.reading import ReadContext, read_array
-from insitu.reading.estimate import estimate_read
+from insitu.model import VirtualArray
+from insitu.reading import ReadContext
 from insitu.reading.thread_pools import count_cores
-from insitu.reducing.query import ReductionQuery, axes_of_dims
-from insitu.reducing.reduce_expression import compute_statistics
+from insitu.reducing.query import ReductionQuery
+from insitu.reducing.reduce_expression import reduce_expression
 from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.field_sampling import Sampling, sample_field
+from insitu.server.explorer.formula_array import FormulaArray, estimate_values, read_values, select_values
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
 from insitu.server.explorer.side_labels import describe_side, selection_text
@@ -33,6 +33,8 @@ BUDGET_BYTES = 256 << 20
 """Bytes that the chunks of one picture may decode to."""
 REDUCTION_BUDGET_BYTES = 2 << 30
 """Bytes that the chunks of a statistic may decode to: it streams."""
+MAX_DECODED_BYTES = 64 << 30
+"""Bytes that one picture may decode where it cannot be sampled more coarsely."""
 SLAB_BYTES = 32 << 20
 """Bytes of values that are averaged at a time."""
 MAX_SLABS = 4
@@ -62,9 +64,9 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
         values = read_field(level, sampling, replace(context, name=level.path), _slab_bytes(request.limits))
         return _field_answer(request.archive, field, sampling, shrink, values, context)
 
-    chosen = Selection.of(level.select(sampling.y.selector, sampling.x.selector), level.array.shape)
+    read = estimate_values(level.array, level.select(sampling.y.selector, sampling.x.selector))
     # What fills more than half of the cache would push out what other clients look at.
-    fits_cache = estimate_read(level.array, chosen).decoded <= request.limits.cache // 2
+    fits_cache = read.bytes_decoded <= request.limits.cache // 2
     return ApiTask(work, cost, caches_chunks=fits_cache)
 
 
@@ -101,11 +103,19 @@ def plan_field(
         )
     sampling = sample(field, "nearest")
     assert sampling is not None
+    read = estimate_values(field.array, field.select(sampling.y.selector, sampling.x.selector)).bytes_decoded
+    if read > MAX_DECODED_BYTES:
+        raise RequestTooLargeError(
+            f"this picture needs {read / 1e9:,.0f} GB of decoded chunks even if it shows only a few of them, and this "
+            f"server decodes up to {MAX_DECODED_BYTES >> 30} GiB for one: draw a smaller box, or reduce less at once"
+        )
     return field, sampling, (1.0, 1.0)
 
 
 def _overviews(archive: OpenedArchive, field: FieldQuery) -> Iterator[FieldQuery]:
-    """Yield the same field in the overviews of its image, which are groups next to it."""
+    """Yield the same field in the overviews of its image, which are groups next to it; a formula has none."""
+    if isinstance(field.array, FormulaArray):
+        return
     group, name = field.group, field.path.rpartition("/")[2]
     for path in archive.members:
         parent, _, last = path.rpartition("/")
@@ -129,12 +139,14 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits) -> int:
     if sampling.method == "mean":
         count = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
         rows, elements = slice(sampling.y.start, sampling.y.start + count), count * sampling.x.length
-    weight = estimate_read(array, Selection.of(field.select(rows, columns), array.shape))
+    weight = estimate_values(array, field.select(rows, columns))
     if weight.chunk > limits.chunk:
         raise RequestTooLargeError(
             f"a chunk of {weight.chunk:,} bytes is larger than the limit of this server, {limits.chunk:,} bytes"
         )
-    values = elements * max(array.dtype.itemsize, 8) * (VALUE_COPIES if field.statistic is None else STATISTIC_COPIES)
+    computed = weight.bytes_per_element if isinstance(array, FormulaArray) else 0
+    copies = VALUE_COPIES if field.statistic is None else STATISTIC_COPIES
+    values = elements * (max(array.dtype.itemsize, 8) * copies + computed)
     # So many threads read a local file, each of them one chunk at a time.
     nbytes = values + pixels * PIXEL_BYTES + weight.plan + (count_cores() + 1) * weight.chunk
     if nbytes > limits.memory:
@@ -167,11 +179,12 @@ def read_plane(field: FieldQuery, rows: Any, columns: Any, context: ReadContext)
     """Return these rows and columns of a field, y before x."""
     array, selection = field.array, field.select(rows, columns)
     if field.statistic is not None:
-        axes = axes_of_dims(array, Selection.of(selection, array.shape), field.over, None)
-        query = ReductionQuery.of(field.statistic, axes, selection)
-        values = compute_statistics(array, query, context)[field.statistic]
+        left = [dim for dim in array.dims if dim not in field.index]
+        axes = tuple(left.index(dim) for dim in field.over)
+        query = ReductionQuery.of(field.statistic, axes)
+        values = reduce_expression(select_values(array, selection, context), query)[field.statistic]
     else:
-        values = read_array(array, selection, context)
+        values = read_values(array, selection, context)
     y, x = field.sides
     return values if y < x else values.T
 
@@ -211,7 +224,7 @@ def _slab_rows(field: FieldQuery, sampling: Sampling, slab: int) -> int:
     """
     row = max(sampling.x.length * max(field.array.dtype.itemsize, 8), 1)
     count = max(slab // row, 1)
-    tiles = field.array.tiles
+    tiles = field.array.tiles if isinstance(field.array, VirtualArray) else ()
     axis = tiles[0].axis_of(field.sides[0]) if tiles else None
     if axis is None or not axis.is_regular:
         return count
@@ -242,7 +255,7 @@ def _field_answer(
     # Positions in an overview become positions in the field: the middle of what an element of the overview covers.
     for name, dim, side, factor in (("y", field.y, sampling.y, shrink[0]), ("x", field.x, sampling.x, shrink[1])):
         centres = side.centres if factor == 1 else start[name] + (side.centres - side.start + 0.5) * factor - 0.5
-        sides[name], arrays[name] = describe_side(archive, field.path, dim, centres, context)
+        sides[name], arrays[name] = describe_side(archive, field.path, field.array, dim, centres, context)
     box, array = field.box, field.array
     header = {
         "shape": list(values.shape),
@@ -265,6 +278,6 @@ def _field_answer(
 
 def _field_text(archive: OpenedArchive, field: FieldQuery, context: ReadContext) -> str:
     """Return what is selected and reduced, in words."""
-    selected = selection_text(archive, field.path, field.index, context)
+    selected = selection_text(archive, field.path, field.array, field.index, context)
     reduced = f"{field.statistic} over {', '.join(field.over)}" if field.statistic is not None else ""
     return ", ".join(part for part in (selected, reduced) if part)

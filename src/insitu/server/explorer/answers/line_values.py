@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Selection
-from insitu.reading import ReadContext, read_array
-from insitu.reading.estimate import estimate_read
+from insitu.reading import ReadContext
+from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.explorer.answers.field_values import MAX_DECODED_BYTES
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.api_query import check_dimension
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import find_numbers
+from insitu.server.explorer.formula_array import estimate_values, read_values
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
 from insitu.server.explorer.side_labels import describe_side, selection_text
 
@@ -38,23 +39,29 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
     points = query.number("points", 2000, 1, MAX_POINTS)
     size = sizes[dim]
 
-    def selection(step: int) -> Selection:
+    def selection(step: int) -> tuple[Any, ...]:
         key = tuple(slice(0, size, step) if name == dim else index[name] for name in array.dims)
-        return Selection.of(key, array.shape)
+        return key
 
     # Steps within a chunk save nothing: only those beyond the length of a chunk leave chunks out.
     step = 1
-    while step < size and estimate_read(array, selection(step)).decoded > BUDGET_BYTES:
+    while step < size and estimate_values(array, selection(step)).bytes_decoded > BUDGET_BYTES:
         step *= 2
     chosen = selection(step)
+    weight = estimate_values(array, chosen)
+    if weight.bytes_decoded > MAX_DECODED_BYTES:
+        raise RequestTooLargeError(
+            f"this line needs {weight.bytes_decoded / 1e9:,.0f} GB of decoded chunks; this server decodes up to "
+            f"{MAX_DECODED_BYTES >> 30} GiB for one: choose another dimension"
+        )
 
     def work(context: ReadContext) -> ApiAnswer:
-        numbers = to_number_array(read_array(array, chosen, replace(context, name=path)))
+        numbers = to_number_array(read_values(array, chosen, replace(context, name=path)))
         arrays, bin_size = thin_line(numbers, points)
         count = len(arrays["values"])
         begin = np.arange(count) * bin_size
         centres = (begin + np.minimum(begin + bin_size, len(numbers)) - 1) / 2 * step
-        side, position = describe_side(archive, path, dim, centres, context)
+        side, position = describe_side(archive, path, array, dim, centres, context)
         header = {
             "shape": [count],
             "position": side,
@@ -69,11 +76,11 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
             "kind": kind_of(array),
             "units": units_of(array),
             "long_name": long_name_of(array, path),
-            "text": selection_text(archive, path, index, context),
+            "text": selection_text(archive, path, array, index, context),
         }
         return binary_answer(header, {**arrays, "position": position})
 
-    values = len(range(0, size, step)) * max(array.dtype.itemsize, 8)
+    values = len(range(0, size, step)) * max(array.dtype.itemsize, weight.bytes_per_element, 8)
     return ApiTask(work, cost=CHUNK_BYTES + 6 * values)
 
 

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from insitu.errors import InsituError
-from insitu.model import Selection
 from insitu.reading import ReadContext, read_array
-from insitu.reading.estimate import estimate_read
 from insitu.server.error_responses import RequestError, RequestTooLargeError
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import find_values
+from insitu.server.explorer.formula_array import estimate_values, group_of_array, read_values
 from insitu.server.explorer.shown_values import to_number_array, to_text, units_of, with_units
 from insitu.server.explorer.side_labels import position_labels
 
@@ -33,15 +32,15 @@ def prepare_point(request: ArchiveRequest) -> ApiTask:
     if missing := [dim for dim in sizes if dim not in index]:
         raise RequestError(f"a point needs the index of every dimension: {', '.join(missing)} is not given")
     key = tuple(index[dim] for dim in array.dims)
-    weight = estimate_read(array, Selection.of(key, array.shape))
+    weight = estimate_values(array, key)
     if weight.chunk > request.limits.chunk:
         raise RequestTooLargeError(
             f"a chunk of {weight.chunk:,} bytes is larger than the limit of this server, {request.limits.chunk:,} bytes"
         )
 
     def work(context: ReadContext) -> ApiAnswer:
-        value = np.asarray(read_array(array, key, replace(context, name=path)))[()]
-        labels = position_labels(archive, path, index, context)
+        value = np.asarray(read_values(array, key, replace(context, name=path)))[()]
+        labels = position_labels(archive, path, array, index, context)
         return json_answer(
             {
                 "value": to_text(value),
@@ -53,12 +52,15 @@ def prepare_point(request: ArchiveRequest) -> ApiTask:
             }
         )
 
-    group, _, name = path.rpartition("/")
+    group = group_of_array(path, array)
     member = archive.member(group)
     nearby = [
         (other, f"{group}/{other}" if group else other)
         for other, variable in member.variables.items()
-        if other in member.coords and other != name and variable.dims != (other,) and set(variable.dims) <= set(sizes)
+        if other in member.coords
+        and other != path.rpartition("/")[2]
+        and variable.dims != (other,)
+        and set(variable.dims) <= set(sizes)
     ][:MAX_COORDINATES]
     return ApiTask(work, cost=(1 << 20) + 2 * weight.chunk + weight.plan)
 

@@ -7,6 +7,12 @@
  */
 
 /**
+ * A box of elements, a polygon in the coordinates of the axes (`axes: "index"`: in positions), or an element.
+ *
+ * @typedef {{ box?: Box, polygon?: [number, number][], axes?: string, point?: [number, number] }} Region
+ */
+
+/**
  * What the page shows. Every entry is left out where it is as usual.
  *
  * @typedef {object} State
@@ -24,6 +30,10 @@
  * @property {string[]} [over] dimensions that the statistic reduces
  * @property {[number, number]} [point] chosen element: row and column of the variable
  * @property {string} [line] dimension of the line plot
+ * @property {Region[]} [regions] that are compared
+ * @property {string} [region_line] dimension of their lines
+ * @property {string} [contours] variable, or formula after `=`, of the contour lines
+ * @property {string} [arrows] the two components of the arrows, with a bar between
  * @property {string} [map] colour map
  * @property {string} [reversed]
  * @property {string} [log]
@@ -46,7 +56,7 @@
  * @typedef {{ [Key in keyof State]?: State[Key] | null }} Changes
  */
 
-const JSON_KEYS = new Set(["index", "box", "point", "over", "chunk_box", "cell"]);
+const JSON_KEYS = new Set(["regions", "index", "box", "point", "over", "chunk_box", "cell"]);
 const NUMBER_KEYS = new Set(["low", "high", "start"]);
 
 /** Listeners, and the part after `#` that they know; null before the first. */
@@ -92,6 +102,12 @@ function checkShapes(state) {
   if (state.point && !integers(state.point, 2)) delete state.point;
   if (state.over && !(Array.isArray(state.over) && state.over.every((name) => typeof name === "string")))
     delete state.over;
+  if (state.regions) {
+    const isPair = (/** @type {unknown} */ pair) => Array.isArray(pair) && pair.length === 2 && pair.every(Number.isFinite);
+    const isRegion = (/** @type {any} */ region) =>
+      integers(region?.box, 4) || integers(region?.point, 2) || (Array.isArray(region?.polygon) && region.polygon.every(isPair));
+    state.regions = Array.isArray(state.regions) ? state.regions.filter(isRegion) : [];
+  }
   for (const key of ["index", "cell"]) {
     const map = state[key];
     if (map !== undefined && (map === null || typeof map !== "object" || Array.isArray(map))) delete state[key];

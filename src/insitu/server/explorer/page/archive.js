@@ -38,6 +38,8 @@ import { askJson } from "./api.js";
  * @property {number} virtual_bytes
  * @property {number} files
  * @property {string | null} unreadable why it cannot be read
+ * @property {string[]} [variables] of a formula: what it reads
+ * @property {string} [python] of a formula: code that computes it
  */
 
 /**

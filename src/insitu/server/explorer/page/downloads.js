@@ -15,7 +15,7 @@ import { themeColour } from "./theme.js";
  * @param {Blob} blob
  * @param {string} name
  */
-function saveBlob(blob, name) {
+export function saveBlob(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;
@@ -81,6 +81,8 @@ export async function downloadPicture({ picture, bar, title, caption, variable }
   context.fillRect(left, top, picture.size.width, picture.size.height);
   context.imageSmoothingEnabled = false;
   context.drawImage(picture.canvas, left, top, picture.size.width, picture.size.height);
+  if (picture.overlay.childElementCount)
+    context.drawImage(await rasterOf(picture.overlay), left, top, picture.size.width, picture.size.height);
   context.drawImage(await rasterOf(main.svg), 0, head, main.width, main.height);
   context.drawImage(await rasterOf(side.svg), main.width, head, side.width, side.height);
   context.fillStyle = themeColour("ink-soft");
@@ -104,7 +106,7 @@ async function rasterOf(svg) {
   const [originals, copies] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
   originals.forEach((original, at) => {
     const style = getComputedStyle(original);
-    for (const name of ["fill", "stroke", "stroke-width", "font-family", "font-size", "opacity"])
+    for (const name of ["fill", "stroke", "stroke-width", "font-family", "font-size", "opacity", "paint-order", "text-anchor"])
       copies[at].setAttribute(name, style.getPropertyValue(name));
   });
   const image = new Image();

@@ -8,8 +8,11 @@ import { FieldControls, roundLimit } from "./field_controls.js";
 import { formatCount, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
+import { errorBox } from "./messages.js";
+import { Overlay } from "./overlay.js";
 import { PictureView } from "./picture_view.js";
 import { fieldParameters, planeOf, sizeOf } from "./plane.js";
+import { Regions } from "./regions.js";
 import { paintRaster } from "./raster.js";
 import { labelAt, coordinateOf } from "./sliders.js";
 import { ValueColours } from "./value_colours.js";
@@ -45,7 +48,7 @@ import { ValueColours } from "./value_colours.js";
 
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
 const KEYS =
-  "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus shows all, brackets move the first slider.";
+  "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus shows all and ends a polygon, brackets move the first slider.";
 
 /**
  * Values of one variable.
@@ -75,10 +78,17 @@ export class FieldView extends PictureView {
     this.line = new LinePlot(this.url, variable, (dim) => changeState({ line: dim }));
     this.line.element.hidden = true;
     this.controls = new FieldControls(variable);
+    this.regions = new Regions(this.url, variable, () => this.redraw());
+    this.overlay = new Overlay(
+      archive,
+      variable,
+      () => this.redraw(),
+      (problem) => this.problem.replaceChildren(errorBox(problem)),
+    );
     const { y, x } = this.sideChoices;
     this.assemble(
-      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements],
-      [this.line.element, this.histogram.element],
+      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements, ...this.overlay.elements, this.regions.controls],
+      [this.regions.element, this.line.element, this.histogram.element],
     );
   }
 
@@ -91,6 +101,8 @@ export class FieldView extends PictureView {
     this.state = state;
     this.showPlane(planeOf(this.variable, state), ["number", "bool"].includes(this.variable.kind));
     this.controls.showState(state);
+    this.regions.update(this.plane, state.regions ?? [], state.region_line);
+    this.overlay.update(state, this.plane, { width: this.width, height: this.height });
     const parameters = { ...fieldParameters(this.url, this.plane), sampling: state.sampling, ...this.#resolution() };
     if (this.isRequested(parameters)) this.redraw();
     else await this.load(parameters);
@@ -119,6 +131,8 @@ export class FieldView extends PictureView {
       equalAspect: isEqualAspect(y, x),
       render: (canvas) => paintRaster(canvas, arrays.values, y, x, colours.painter()),
     });
+    this.overlay.draw({ svg: this.picture.overlay, y, x, size: this.picture.size });
+    this.regions.draw(this.picture.overlay, y, x);
     this.bar.draw({
       low: colours.low,
       high: colours.high,
@@ -177,7 +191,7 @@ export class FieldView extends PictureView {
     const gaps = missing ? `; ${formatNumber((100 * missing) / (shape[0] * shape[1]), 3)} % missing` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}. Draw a box to zoom in, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${this.overlay.text ? `. ${this.overlay.text}` : ""}. Draw a box to zoom in, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
@@ -212,7 +226,30 @@ export class FieldView extends PictureView {
 
   /** @param {Cell} cell */
   pick({ row, column }) {
+    if (this.scales) {
+      const { y, x } = this.scales;
+      /** @type {(scale: DimensionScale, cell: number) => number} */
+      const place = (scale, cell) => (scale.byIndex ? scale.indexOfCell(cell) : scale.positions[cell]);
+      if (this.regions.takePoint([y.indexOfCell(row), x.indexOfCell(column)], [place(x, column), place(y, row)])) return;
+    }
     if (this.scales) changeState({ point: [this.scales.y.indexOfCell(row), this.scales.x.indexOfCell(column)] });
+  }
+
+  /**
+   * Zoom, or draw a region.
+   *
+   * @param {[number, number]} rows
+   * @param {[number, number]} columns
+   */
+  drag(rows, columns) {
+    if (!this.scales) return;
+    const { y, x } = this.scales;
+    if (!this.regions.takeBox([...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)])) super.drag(rows, columns);
+  }
+
+  /** Close a polygon that is being drawn; else show all. */
+  reset() {
+    if (!this.regions.finish()) super.reset();
   }
 
   /**
@@ -337,12 +374,15 @@ export class FieldView extends PictureView {
   /** Draw again, in the colours of the theme. */
   recolour() {
     super.recolour();
+    this.regions.recolour();
     this.line.recolour();
   }
 
   /** Stop what is under way. */
   close() {
     super.close();
+    this.overlay.close();
+    this.regions.close();
     this.#latestPoint.stop();
   }
 }

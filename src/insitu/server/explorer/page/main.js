@@ -5,6 +5,7 @@ import { changeState, followState, formatState, readState, startAddress } from "
 import { openArchive } from "./archive.js";
 import { DatasetTree, shortName } from "./dataset_tree.js";
 import { element } from "./element.js";
+import { askFormula, FormulaBar } from "./formula_bar.js";
 import { groupPage } from "./group_page.js";
 import { Listing } from "./listing.js";
 import { errorBox } from "./messages.js";
@@ -171,6 +172,7 @@ class Explorer {
    * @param {State} state
    */
   async #showArchive({ archive, tree }, state) {
+    if (state.variable?.startsWith("=")) return this.#showFormula(archive, tree, state.variable);
     const variable = archive.variable(state.variable);
     const first = state.variable === undefined && state.group === undefined ? archive.firstVariable : undefined;
     if (first) {
@@ -192,6 +194,31 @@ class Explorer {
       page = this.#setPage(`group ${state.url} ${group.path}`, () => groupPage(archive, group), tree.element);
     }
     await page.update(state);
+  }
+
+  /**
+   * @param {Archive} archive
+   * @param {DatasetTree} tree
+   * @param {string} path the formula after `=`
+   */
+  async #showFormula(archive, tree, path) {
+    tree.mark(undefined, "");
+    const key = `variable ${archive.url} ${path}`;
+    if (this.#pageKey !== key) {
+      try {
+        const variable = await this.#opening.run(() => askFormula(archive.url, path));
+        if (!variable) return;
+        const needsToken = Boolean(this.#server?.needs_token);
+        this.#setPage(key, () => new VariablePage(archive, variable, needsToken), tree.element);
+      } catch (problem) {
+        this.#pageKey = null;
+        const bar = new FormulaBar(archive, path);
+        this.#setPage(`problem ${path}`, () => messagePage(bar.element, errorBox(problem)), tree.element);
+        bar.input.focus();
+        return;
+      }
+    }
+    await this.#page?.update(readState());
   }
 
   /** Ask again for what is shown. */

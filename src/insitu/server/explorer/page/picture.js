@@ -51,6 +51,7 @@ export class Picture {
     this.actions = actions;
     this.canvas = element("canvas", { class: "raster", "aria-hidden": "true" });
     this.axes = svgElement("svg", { class: "axes", "aria-hidden": "true" });
+    this.overlay = svgElement("svg", { class: "overlay", "aria-hidden": "true" });
     this.marker = element("div", { class: "marker", hidden: true });
     this.crosshair = element("div", { class: "crosshair", hidden: true });
     this.box = element("div", { class: "zoom-box", hidden: true });
@@ -65,6 +66,7 @@ export class Picture {
         "aria-describedby": "picture-keys",
       },
       this.canvas,
+      this.overlay,
       this.marker,
       this.crosshair,
       this.box,

@@ -64,10 +64,10 @@ export class PictureView {
     /** @type {{ y: Scale, x: Scale } | null} The sides of the picture that is drawn. */
     this.scales = null;
     this.picture = new Picture(kind.label, {
-      zoom: ({ rows, columns }) => this.#zoom(rows, columns),
+      zoom: ({ rows, columns }) => this.drag(rows, columns),
       pick: (cell) => this.pick(cell),
       hover: (cell, isSpoken) => this.hover(cell, isSpoken),
-      reset: () => this.#showWhole(),
+      reset: () => this.reset(),
       step: (by) => this.sliders.step(by),
     });
     this.bar = new ColourBar();
@@ -239,13 +239,20 @@ export class PictureView {
   }
 
   /**
+   * Do what drawing a box over the picture does: zoom.
+   *
    * @param {[number, number]} rows
    * @param {[number, number]} columns
    */
-  #zoom(rows, columns) {
+  drag(rows, columns) {
     if (!this.scales) return;
     const { y, x } = this.scales;
     changeState({ [this.kind.boxKey]: [...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)] });
+  }
+
+  /** Do what a double click does: show all. */
+  reset() {
+    this.#showWhole();
   }
 
   #showWhole() {

@@ -65,6 +65,15 @@ function steps(plane) {
 }
 
 /**
+ * Return the imports that the code of a formula needs.
+ *
+ * @param {string} formula
+ */
+function imports(formula) {
+  return `${/\bnp\./.test(formula) ? "import numpy as np\n" : ""}${/\bxr\./.test(formula) ? "import xarray as xr\n" : ""}`;
+}
+
+/**
  * Return Python code that makes `field`.
  *
  * @param {Archive} archive
@@ -80,7 +89,11 @@ export function pythonSnippet(archive, plane) {
   const opened = many
     ? inside ? `open_mfdatatree(${what})[${python(inside)}].to_dataset()` : `open_mfdataset(${what})`
     : `open_dataset(${what}${group})`;
-  return `import insitu\n\nds = insitu.${opened}\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
+  const formula = plane.variable.python;
+  if (formula === undefined)
+    return `import insitu\n\nds = insitu.${opened}\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
+  const tree = `tree = insitu.${many ? "open_mfdatatree" : "open_datatree"}(${what})\n`;
+  return `${imports(formula)}import insitu\n\nds = insitu.${opened}\n${formula.includes("tree[") ? tree : ""}field = (${formula})${steps(plane)}\n`;
 }
 
 /**
@@ -94,6 +107,10 @@ export function zarrSnippet(archive, plane) {
   if (urls.length > 1 || (isPattern(urls[0]) && urls[0].endsWith("/"))) return null;
   const path = urls[0].replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
   const store = new URL(`../../zarr/${path}!/`, import.meta.url).href;
+  const formula = plane.variable.python;
+  if (formula?.includes("tree[")) return null;
+  if (formula !== undefined)
+    return `import numpy as np\nimport xarray as xr\n\nds = xr.open_zarr(${python(store)})\nfield = (${formula})${steps(plane)}\n`;
   const group = plane.variable.group ? `, group=${python(plane.variable.group)}` : "";
   return `import xarray as xr\n\nds = xr.open_zarr(${python(store)}${group})\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
 }
@@ -106,7 +123,7 @@ export function zarrSnippet(archive, plane) {
  */
 export function commandSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
-  if (urls.length > 1) return null;
+  if (urls.length > 1 || plane.variable.python !== undefined) return null;
   const { variable, statistic, over } = plane;
   const cut = selectors(plane)
     .map((selector) => {

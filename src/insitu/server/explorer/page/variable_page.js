@@ -6,6 +6,7 @@ import { downloadPicture } from "./downloads.js";
 import { element } from "./element.js";
 import { ExportView } from "./export_view.js";
 import { FieldView } from "./field_view.js";
+import { FormulaBar } from "./formula_bar.js";
 import { formatBytes, formatCount, plural } from "./format.js";
 import { attributeTable } from "./group_page.js";
 import { VectorView } from "./vector_view.js";
@@ -46,7 +47,8 @@ export class VariablePage {
   constructor(archive, variable, needsToken) {
     this.archive = archive;
     this.variable = variable;
-    this.tabs = TABS.map(([name, text]) =>
+    // A formula has no chunks of its own.
+    this.tabs = TABS.filter(([name]) => name !== "chunks" || !variable.python).map(([name, text]) =>
       element(
         "button",
         {
@@ -67,6 +69,7 @@ export class VariablePage {
       "main",
       { class: "variable-page", id: "main" },
       this.#head(),
+      ["number", "bool"].includes(variable.kind) ? new FormulaBar(archive, variable.path).element : null,
       element("div", { class: "tabs", role: "tablist", "aria-label": "View" }, this.tabs),
       this.panel,
       this.export.element,
@@ -89,7 +92,9 @@ export class VariablePage {
       variable.chunks ? plural(variable.chunks, "chunk") : null,
       (variable.codecs ?? []).length ? variable.codecs.join(" | ") : null,
       variable.files ? plural(variable.files, "file") : null,
-      `${formatBytes(variable.stored_bytes)} stored, ${formatBytes(variable.virtual_bytes)} as an array`,
+      variable.variables
+        ? `computed from ${variable.variables.join(", ")}`
+        : `${formatBytes(variable.stored_bytes)} stored, ${formatBytes(variable.virtual_bytes)} as an array`,
     ].filter(Boolean);
     return element(
       "header",
@@ -112,7 +117,7 @@ export class VariablePage {
   #moveTab(name, event) {
     const by = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
     if (!by) return;
-    const at = TABS.findIndex(([tab]) => tab === name);
+    const at = this.tabs.findIndex((tab) => tab.dataset.tab === name);
     const next = this.tabs[(at + by + this.tabs.length) % this.tabs.length];
     next.focus();
     next.click();

@@ -1,0 +1,431 @@
+// Regions and points of a picture: drawn over it, kept in the address, and compared as lines in one plot.
+
+import { uPlot } from "./vendor/plotting.js";
+import { askArrays, askFile, Latest } from "./api.js";
+import { changeState, readState } from "./address.js";
+import { saveBlob } from "./downloads.js";
+import { element, svgElement } from "./element.js";
+import { formatCount, formatLabel, formatNumber, joinUnits } from "./format.js";
+import { errorBox } from "./messages.js";
+import { sizeOf } from "./plane.js";
+import { themeColour } from "./theme.js";
+
+/** @import { AlignedData, Series } from "uplot" */
+/** @import { Box, Region } from "./address.js" */
+/** @import { Parameters } from "./api.js" */
+/** @import { Variable } from "./archive.js" */
+/** @import { BinaryAnswer } from "./binary.js" */
+/** @import { DimensionScale } from "./dimension_scale.js" */
+/** @import { FieldPlane } from "./plane.js" */
+
+const COLOURS = ["#d1495b", "#00798c", "#edae49", "#6a4c93", "#3f8f29", "#8d5524", "#1982c4", "#ff7bac"];
+const HEIGHT = 250;
+const MOST = 8; // lines that can be told apart
+
+/** @typedef {"zoom" | "box" | "polygon" | "point"} Mode what a drag or a click does */
+
+/** Buttons that choose what a drag draws, the regions over the picture, and their lines and statistics. */
+export class Regions {
+  #latest = new Latest();
+  /** @type {[number, number][]} Vertices of the polygon that is being drawn. */
+  #vertices = [];
+  /** @type {uPlot | null} */
+  #plot = null;
+  #shownKey = "";
+  /** @type {(() => void) | null} */
+  #drawAgain = null;
+  /** @type {FieldPlane | null} */
+  #plane = null;
+  #byIndex = false;
+
+  /**
+   * @param {string} url
+   * @param {Variable} variable
+   * @param {() => void} onchange called when what is drawn over the picture changed
+   */
+  constructor(url, variable, onchange) {
+    this.url = url;
+    this.variable = variable;
+    this.onchange = onchange;
+    /** @type {Mode} */
+    this.mode = "zoom";
+    /** @type {[Mode, string][]} */
+    const modes = [
+      ["zoom", "zoom"],
+      ["box", "box"],
+      ["polygon", "polygon"],
+      ["point", "point"],
+    ];
+    this.buttons = modes.map(([mode, text]) =>
+      element(
+        "button",
+        { type: "button", class: "chip", "aria-pressed": "false", "data-mode": mode, onclick: () => this.setMode(mode) },
+        text,
+      ),
+    );
+    this.controls = element(
+      "div",
+      { class: "control", role: "group", "aria-label": "What drawing over the picture does" },
+      element("span", { class: "muted" }, "Draw"),
+      ...this.buttons,
+    );
+    this.chips = element("div", { class: "chips", role: "group", "aria-label": "Dimension of the lines of regions" });
+    this.body = element("div", { class: "plot" });
+    this.table = element("div", {});
+    this.element = element(
+      "section",
+      { class: "card wide regions", "aria-label": "Regions", hidden: true },
+      element(
+        "div",
+        { class: "card-head" },
+        element("h3", {}, "Regions and points"),
+        this.chips,
+        element("button", { type: "button", onclick: () => changeState({ regions: null }) }, "Remove all"),
+      ),
+      this.body,
+      this.table,
+    );
+    new ResizeObserver(() => this.#plot?.setSize({ width: this.#width(), height: HEIGHT })).observe(this.body);
+    this.setMode("zoom");
+  }
+
+  /** @param {Mode} mode */
+  setMode(mode) {
+    this.mode = mode;
+    this.#vertices = [];
+    for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
+    this.onchange();
+  }
+
+  /**
+   * Add a box of elements; whether it was taken.
+   *
+   * @param {Box} box
+   */
+  takeBox(box) {
+    if (this.mode !== "box") return false;
+    this.#add({ box });
+    return true;
+  }
+
+  /**
+   * Add a vertex or a point; whether it was taken.
+   *
+   * @param {[number, number]} element_ row and column of the element
+   * @param {[number, number]} place its coordinates on the axes, x and y
+   */
+  takePoint(element_, place) {
+    if (this.mode === "point") this.#add({ point: element_ });
+    else if (this.mode === "polygon") {
+      this.#vertices.push(place);
+      this.onchange();
+    } else return false;
+    return true;
+  }
+
+  /** End the polygon that is being drawn; whether there was one. */
+  finish() {
+    if (this.mode !== "polygon" || this.#vertices.length === 0) return false;
+    const vertices = this.#vertices;
+    this.#vertices = [];
+    if (vertices.length >= 3) this.#add({ polygon: vertices, ...(this.#byIndex ? { axes: "index" } : {}) });
+    else this.onchange();
+    return true;
+  }
+
+  /** @param {Region} region */
+  #add(region) {
+    changeState({ regions: [...(readState().regions ?? []), region].slice(-MOST) });
+  }
+
+  /**
+   * Draw the regions over a picture.
+   *
+   * @param {SVGSVGElement} svg
+   * @param {DimensionScale} y
+   * @param {DimensionScale} x
+   */
+  draw(svg, y, x) {
+    this.#byIndex = y.byIndex && x.byIndex;
+    (this.#plane ? (readState().regions ?? []) : []).forEach((region, at) => {
+      const stroke = COLOURS[at % COLOURS.length];
+      const about = { class: "region", stroke, "data-region": at };
+      if (region.point) {
+        const [row, column] = [y.cellOfIndex(region.point[0]), x.cellOfIndex(region.point[1])];
+        if (row < 0 || column < 0) return;
+        svg.append(svgElement("circle", { ...about, cx: x.pixelOfCell(column), cy: y.pixelOfCell(row), r: 5 }));
+      } else {
+        const corners = region.box ? boxCorners(region.box, y, x) : (region.polygon ?? []).map(onScreen(y, x));
+        svg.append(svgElement("polygon", { ...about, points: corners.map((pair) => pair.join()).join(" ") }));
+      }
+    });
+    if (this.#vertices.length) {
+      const points = this.#vertices.map(onScreen(y, x));
+      svg.append(svgElement("polyline", { class: "region", stroke: "#fff", points: points.map((pair) => pair.join()).join(" ") }));
+      for (const [cx, cy] of points) svg.append(svgElement("circle", { class: "region", stroke: "#fff", cx, cy, r: 3 }));
+    }
+  }
+
+  /**
+   * Ask for the lines of a state's regions.
+   *
+   * @param {FieldPlane} plane
+   * @param {Region[]} regions
+   * @param {string | undefined} chosen dimension of the lines
+   */
+  async update(plane, regions, chosen) {
+    this.#plane = plane;
+    const canReduce = ["number", "bool"].includes(this.variable.kind);
+    this.element.hidden = regions.length === 0 || !canReduce;
+    if (this.element.hidden) {
+      this.#shownKey = "";
+      return;
+    }
+    const rest = plane.rest.filter((dim) => sizeOf(this.variable, dim) > 1);
+    const along = chosen && rest.includes(chosen) ? chosen : (rest[0] ?? null);
+    const requests = regions.map((region) => this.#request(plane, region, along));
+    const key = JSON.stringify(requests);
+    this.#drawChips(rest, along);
+    if (key === this.#shownKey) return;
+    this.#shownKey = key;
+    this.element.setAttribute("aria-busy", "true");
+    try {
+      const answers = await this.#latest.run((signal) =>
+        Promise.all(requests.map(({ route, parameters }) => askArrays(route, parameters, signal))),
+      );
+      if (!answers) return;
+      this.#drawAgain = () => this.#show(answers, regions, requests, along);
+      this.#drawAgain();
+    } catch (problem) {
+      this.#shownKey = "";
+      this.#clear();
+      this.table.replaceChildren(errorBox(problem, () => this.update(plane, regions, chosen)));
+    }
+    this.element.setAttribute("aria-busy", "false");
+  }
+
+  /**
+   * @param {FieldPlane} plane
+   * @param {Region} region
+   * @param {string | null} along
+   * @returns {{ route: string, parameters: Parameters }}
+   */
+  #request({ y, x, rest, index }, region, along) {
+    const others = Object.fromEntries(rest.filter((dim) => dim !== along).map((dim) => [dim, index[dim] ?? 0]));
+    const shared = { url: this.url, variable: this.variable.path };
+    if (!region.point) return { route: "region", parameters: { ...shared, y, x, ...region, along, index: others } };
+    const [row, column] = region.point;
+    // A point without another dimension is a region of one cell.
+    if (along === null)
+      return { route: "region", parameters: { ...shared, y, x, box: [row, row + 1, column, column + 1], index: others } };
+    return { route: "line", parameters: { ...shared, dim: along, index: { ...others, [y]: row, [x]: column } } };
+  }
+
+  /**
+   * @param {string[]} dims
+   * @param {string | null} along
+   */
+  #drawChips(dims, along) {
+    this.chips.replaceChildren(
+      ...dims.map((dim) =>
+        element(
+          "button",
+          { type: "button", class: "chip", "aria-pressed": String(dim === along), onclick: () => changeState({ region_line: dim }) },
+          dim,
+        ),
+      ),
+    );
+  }
+
+  /**
+   * @param {BinaryAnswer[]} answers
+   * @param {Region[]} regions
+   * @param {{ route: string, parameters: Parameters }[]} requests
+   * @param {string | null} along
+   */
+  #show(answers, regions, requests, along) {
+    this.#clear();
+    if (along !== null) this.#drawLines(answers, regions, along);
+    const units = answers[0].header.units;
+    const rows = answers.map((answer, at) => {
+      const { header, arrays } = answer;
+      const save = (/** @type {string} */ format) =>
+        element(
+          "button",
+          {
+            type: "button",
+            class: "small",
+            onclick: async () => {
+              try {
+                const file = await askFile("region", { ...requests[at].parameters, format });
+                saveBlob(file, `region_${at + 1}.${format === "netcdf" ? "nc" : "csv"}`);
+              } catch (problem) {
+                this.table.append(errorBox(problem));
+              }
+            },
+          },
+          format === "netcdf" ? "NetCDF" : "CSV",
+        );
+      const mark = element("span", { class: "swatch" });
+      mark.style.background = COLOURS[at % COLOURS.length];
+      const single = along === null && arrays.std;
+      const numbers = single
+        ? [arrays.values[0], arrays.std[0], arrays.low[0], arrays.high[0]]
+        : [mean(arrays.values), NaN, ...extremes(arrays.low ?? arrays.values, arrays.high ?? arrays.values)];
+      return element(
+        "tr",
+        { "data-region": at },
+        element("td", {}, mark, ` ${describeRegion(regions[at])}`),
+        element("td", { class: "right" }, header.cells ? formatCount(header.cells) : "1"),
+        ...numbers.map((value) => element("td", { class: "right", "data-value": value }, Number.isNaN(value) ? "" : formatNumber(value, 6))),
+        element("td", { class: "muted" }, header.weights ?? ""),
+        element("td", {}, requests[at].route === "region" ? [save("netcdf"), save("csv")] : null),
+        element("td", {}, element("button", { type: "button", class: "small", "aria-label": `Remove region ${at + 1}`, onclick: () => removeRegion(at) }, "×")),
+      );
+    });
+    const head = ["Region", "Cells", along ? `Mean over ${along}` : "Mean", "Std. deviation", "Lowest", "Highest", "Weights", "Download", ""];
+    this.table.replaceChildren(
+      element(
+        "table",
+        { class: "region-table" },
+        element("caption", { class: "muted small-text" }, `Area-weighted${units ? `, in ${units}` : ""}`),
+        element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { scope: "col" }, text)))),
+        element("tbody", {}, ...rows),
+      ),
+    );
+  }
+
+  /**
+   * @param {BinaryAnswer[]} answers
+   * @param {Region[]} regions
+   * @param {string} along
+   */
+  #drawLines(answers, regions, along) {
+    const side = answers[0].header.position;
+    const isTime = side.kind === "time";
+    const divide = isTime ? 1000 : 1;
+    // Lines of points may be thinned: positions of all lines together.
+    const positions = [...new Set(answers.flatMap(({ arrays }) => Array.from(arrays.position, (value) => value / divide)))].sort((a, b) => a - b);
+    const place = new Map(positions.map((position, at) => [position, at]));
+    const columns = answers.map(({ arrays }) => {
+      /** @type {(number | null | undefined)[]} */
+      const column = new Array(positions.length).fill(undefined);
+      arrays.position.forEach((/** @type {number} */ position, /** @type {number} */ at) => {
+        column[place.get(position / divide) ?? 0] = Number.isFinite(arrays.values[at]) ? arrays.values[at] : null;
+      });
+      return column;
+    });
+    /** @type {Series[]} */
+    const series = [
+      { label: along, value: (_, value) => (value === null ? "–" : formatLabel(value * divide, side.kind, side.units)) },
+      ...regions.map((region, at) => ({
+        label: describeRegion(region),
+        stroke: COLOURS[at % COLOURS.length],
+        width: 1.6,
+        spanGaps: false,
+        points: { show: positions.length < 60, size: 5 },
+        value: (/** @type {unknown} */ _, /** @type {number | null} */ value) =>
+          value === null || value === undefined ? "–" : joinUnits(formatNumber(value, 6), answers[0].header.units ?? ""),
+      })),
+    ];
+    const axis = { stroke: themeColour("ink-soft"), grid: { stroke: themeColour("line"), width: 1 }, font: "12px system-ui, sans-serif" };
+    this.#plot = new uPlot(
+      {
+        width: this.#width(),
+        height: HEIGHT,
+        series,
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+        scales: { x: { time: isTime } },
+        axes: [axis, { ...axis, size: 74 }],
+        cursor: { drag: { x: true, y: false } },
+      },
+      /** @type {AlignedData} */ ([positions, ...columns]),
+      this.body,
+    );
+  }
+
+  #width() {
+    return Math.max(220, this.body.clientWidth);
+  }
+
+  #clear() {
+    this.#plot?.destroy();
+    this.#plot = null;
+    this.body.replaceChildren();
+  }
+
+  /** Draw again in the colours of the theme. */
+  recolour() {
+    this.#drawAgain?.();
+  }
+
+  /** Stop what is under way. */
+  close() {
+    this.#latest.stop();
+    this.#clear();
+  }
+}
+
+/** @param {number} at */
+function removeRegion(at) {
+  const left = (readState().regions ?? []).filter((_, number) => number !== at);
+  changeState({ regions: left.length ? left : null });
+}
+
+/** @param {Region} region */
+function describeRegion({ point, box, polygon }) {
+  if (point) return `point ${point[0]}, ${point[1]}`;
+  if (box) return `box ${box[0]}–${box[1] - 1} × ${box[2]}–${box[3] - 1}`;
+  return `polygon of ${polygon?.length ?? 0}`;
+}
+
+/**
+ * @param {Box} box
+ * @param {DimensionScale} y
+ * @param {DimensionScale} x
+ * @returns {[number, number][]}
+ */
+function boxCorners([y0, y1, x0, x1], y, x) {
+  /** @type {(scale: DimensionScale, index: number) => number} */
+  const edge = (scale, index) => {
+    const cell = Math.min(scale.count, Math.max(0, (index - scale.first) / scale.step));
+    const floor = Math.min(Math.floor(cell), scale.count - 1);
+    return scale.scale(scale.edges[floor] + (scale.edges[floor + 1] - scale.edges[floor]) * (cell - floor));
+  };
+  const [top, bottom, left, right] = [edge(y, y0), edge(y, y1), edge(x, x0), edge(x, x1)];
+  return [
+    [left, top],
+    [right, top],
+    [right, bottom],
+    [left, bottom],
+  ];
+}
+
+/**
+ * Return what gives the pixels of a vertex; positions count from the borders of cells there, and from middles here.
+ *
+ * @param {DimensionScale} y
+ * @param {DimensionScale} x
+ * @returns {(vertex: [number, number]) => [number, number]}
+ */
+function onScreen(y, x) {
+  return ([at, down]) => [x.scale(x.byIndex ? at + 0.5 : at), y.scale(y.byIndex ? down + 0.5 : down)];
+}
+
+/** @param {ArrayLike<number>} values */
+function mean(values) {
+  const finite = Array.from(values).filter(Number.isFinite);
+  return finite.length ? finite.reduce((sum, value) => sum + value, 0) / finite.length : NaN;
+}
+
+/**
+ * @param {ArrayLike<number>} low
+ * @param {ArrayLike<number>} high
+ */
+function extremes(low, high) {
+  const [lows, highs] = [low, high].map((values) => Array.from(values).filter(Number.isFinite));
+  return [
+    lows.reduce((least, value) => Math.min(least, value), Infinity),
+    highs.reduce((most, value) => Math.max(most, value), -Infinity),
+  ].map((value) => (Number.isFinite(value) ? value : NaN));
+}

@@ -1,0 +1,97 @@
+"""Modules of the page that compute: run by Node, compared with contourpy and with names that CF has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from server.explorer.conftest import ROOT
+
+PAGE = ROOT / "src" / "insitu" / "server" / "explorer" / "page"
+
+
+def _run(folder: Path, module: str, code: str) -> Any:
+    """Return what an expression gives, in which the exports of a module are known by name."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here")
+    (folder / "module.mjs").write_bytes((PAGE / module).read_bytes())
+    script = f'import * as module from "./module.mjs"; console.log(JSON.stringify({code}));'
+    (folder / "run.mjs").write_text(script, encoding="utf-8")
+    done = subprocess.run([node, "run.mjs"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _length(lines: np.ndarray[Any, Any]) -> float:
+    return float(np.hypot(lines[:, 2] - lines[:, 0], lines[:, 3] - lines[:, 1]).sum())
+
+
+@pytest.mark.parametrize("has_gaps", [False, True])
+def test_contour_lines_are_those_of_contourpy(tmp_path: Path, has_gaps: bool) -> None:
+    contourpy = pytest.importorskip("contourpy", reason="no contourpy here (pip install matplotlib)")
+    random = np.random.default_rng(2)
+    values = random.normal(0, 1, (17, 23)).cumsum(0).cumsum(1)
+    if has_gaps:
+        values[random.random(values.shape) < 0.05] = np.nan
+    level = float(np.nanmedian(values)) + 0.01
+    numbers = json.dumps([None if np.isnan(value) else value for value in values.ravel()])
+    code = f"module.contourSegments(Float64Array.from({numbers}, (v) => v ?? NaN), 17, 23, {level})"
+    found = np.array(_run(tmp_path, "contours.js", code))
+    made = contourpy.contour_generator(z=np.ma.masked_invalid(values), corner_mask=False, quad_as_tri=False)
+    lines = [np.hstack([line[:-1], line[1:]]) for line in made.lines(level)]
+    expected = np.concatenate([line[np.any(line[:, :2] != line[:, 2:], axis=1)] for line in lines])
+    assert len(found) == len(expected) > 20
+    # The ends are the same; how two of them are joined in a saddle is a choice.
+    ends = [np.unique(np.round(part.reshape(-1, 2), 9), axis=0) for part in (found, expected)]
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-8)
+    assert _length(found) == pytest.approx(_length(expected), rel=0.02)
+
+
+def test_a_level_that_nothing_reaches_has_no_line(tmp_path: Path) -> None:
+    assert _run(tmp_path, "contours.js", "module.contourSegments(new Float32Array(12), 3, 4, 5)") == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("eastward_wind", "northward_wind"),
+        ("x_wind", "y_wind"),
+        ("sea_water_x_velocity", "sea_water_y_velocity"),
+        ("surface_downward_eastward_stress", "surface_downward_northward_stress"),
+        ("air_temperature", None),
+        ("northward_wind", None),
+    ],
+)
+def test_standard_names_of_components(tmp_path: Path, first: str, second: str | None) -> None:
+    assert _run(tmp_path, "vector_pairs.js", f"module.partnerStandardName({json.dumps(first)})") == second
+
+
+def test_usual_names_of_components(tmp_path: Path) -> None:
+    names = {"u": "v", "u10": "v10", "ua": "va", "uas": "vas", "uo": "vo", "U_component": "V_component", "u100": "v100",
+             "tas": None, "v10": None, "units": None, "x": None, "xwind": "ywind"}  # fmt: skip
+    found = _run(tmp_path, "vector_pairs.js", f"{json.dumps(list(names))}.map(module.partnerName)")
+    assert dict(zip(names, found, strict=True)) == names
+
+
+def test_pairs_lie_on_one_grid(tmp_path: Path) -> None:
+    def variable(name: str, dims: list[str], standard_name: str | None = None) -> dict[str, Any]:
+        return {"path": name, "name": name, "kind": "number", "dims": dims, "standard_name": standard_name}
+
+    grid = ["time", "lat", "lon"]
+    variables = [
+        variable("west", grid, "eastward_wind"),
+        variable("north", grid, "northward_wind"),
+        variable("u10", grid),
+        variable("v10", ["lat", "lon"]),
+        variable("u", ["time", "x"]),
+    ]
+    archive = json.dumps({"groups": [{"variables": variables}]})
+    code = f"module.vectorPairs({archive}, 'lat', 'lon').map(({{ u, v }}) => [u.path, v.path])"
+    assert _run(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
