@@ -329,6 +329,27 @@ def test_array_codecs_need_arrays():
             prepare(Encoding(np.dtype("<i4"), (ZLIB, Codec(name))), (3,))
 
 
+@pytest.mark.parametrize(
+    ("codecs", "message"),
+    [
+        ((Codec("pcodec"),), "varying length"),
+        ((Codec("imagecodecs_png"),), "varying length"),
+        ((Codec("vlen-utf8"), Codec("hdf4_huffman", {"skip": 2})), "the data ends after"),
+    ],
+    ids=["pcodec", "images", "huffman"],
+)
+def test_a_chunk_of_no_declared_size_takes_no_memory(codecs, message):
+    """The limit of such a chunk is 2 GiB, which were allocated before the data was looked at."""
+    encoding = Encoding(np.dtype(object), codecs)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CodecError, match=message):
+            decode(bytes(100), encoding, (3, 4))
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_objects_need_a_codec():
     with pytest.raises(CodecError, match="values of varying length"):
         prepare(Encoding(np.dtype(object)), (3,))

@@ -90,6 +90,8 @@ def pcodec(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     """Return the step for numcodecs' pcodec: one standalone file of pco."""
     if form.dtype is None:
         raise CodecError("pcodec needs an array, but the codec before it in the chain yields bytes", codec="pcodec")
+    if form.dtype.hasobject:
+        raise CodecError("pcodec holds numbers, but the chunk has values of varying length", codec="pcodec")
     decode = require_function("pcodec", ("pcodec.standalone", "simple_decompress_into"))
     native = form.dtype.newbyteorder("=")
 

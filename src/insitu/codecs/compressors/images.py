@@ -254,6 +254,8 @@ def _image_step(name: str, form: BufferSpec, image: Callable[[Data, NDArray[Any]
     dtype, shape = form.dtype, form.shape
     if dtype is None or shape is None or len(shape) < 2:
         raise CodecError("an image codec must be the first of a chain, on an array of two axes or more", codec=name)
+    if dtype.hasobject:
+        raise CodecError("an image holds numbers, but the chunk has values of varying length", codec=name)
     # Libraries drop axes of one element.
     flat = tuple(extent for number, extent in enumerate(shape) if extent > 1 or number >= len(shape) - 3)
     if len(flat) > 2 and flat[-1] == 1:

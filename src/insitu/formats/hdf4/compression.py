@@ -112,8 +112,8 @@ def hdf4_huffman(configuration: Configuration, form: BufferSpec) -> DecodeStep:
     def run(data: Data, out: Octets | None) -> Data:
         bits = np.unpackbits(as_octets(data)).tobytes()
         trees = [_Tree() for _ in range(skip)]
-        found = bytearray(limit)
         at, end = 0, len(bits)
+        found = bytearray(min(limit, end))  # a byte takes at least one bit
         for number in range(limit):
             tree = trees[number % skip]
             children, node = tree.children, 0  # the root; from 256 on, nodes are leaves
