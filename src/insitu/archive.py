@@ -29,7 +29,15 @@ from insitu.combining.file_names import (
     resolve_references,
 )
 from insitu.combining.recipe import Recipe
-from insitu.errors import CombineError, GroupError, InsituError, UnsupportedError, VariableError, error_context
+from insitu.errors import (
+    CombineError,
+    GroupError,
+    InsituError,
+    ModelError,
+    UnsupportedError,
+    VariableError,
+    error_context,
+)
 from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
 from insitu.model import VirtualArray, VirtualGroup
@@ -572,15 +580,17 @@ class Archive:
         """
         if is_saved_tree(self.location):
             return maintenance.saved_recipe(os.fspath(self.location), self.job.scan.storage_options)
-        # Forecasts are refreshed and appended to by their sources: names of 166,440 indexes would be most of a store.
-        if self.recipe.options.combine.forecasts:
+        # Forecasts are refreshed and appended to by their sources, unless they may overlap: names of 166,440 indexes
+        # would be most of a store.
+        if self.recipe.options.combine.forecasts and not self.recipe.needs_order:
             return self.recipe
         names_files = self.recipe.options.scan.tree or not any(map(can_be_collection, map(str, self.urls)))
         if not names_files or not all(isinstance(url, str) for url in self.urls):
             return self.recipe
         if self.recipe.placed is not None:
             return self.recipe
-        left_out = getattr(self.survey, "left_out", {}) if self.recipe.options.scan.tree else {}
+        counts = self.recipe.options.scan.tree or self.recipe.needs_order
+        left_out = getattr(self.survey, "left_out", {}) if counts else {}
         return replace(self.recipe, files=tuple(absolute_path(url) for url in self.urls if url not in left_out))
 
     def append(
@@ -628,10 +638,10 @@ class Archive:
                 url=target,
                 hint="Combine the archive anew with it, then save",
             )
-        if recipe.options.combine.expect is not None and recipe.placed is None and not is_collection:
+        if recipe.options.combine.expect is not None and recipe.placed is None and not (is_collection or recipe.files):
             raise UnsupportedError(
-                "files cannot be added where labels are expected, and files are joined along a dimension from their "
-                "names or attributes",
+                "files cannot be added where labels are expected: an earlier version of insitu saved the archive, "
+                "without the order of its files",
                 url=target,
                 hint="Combine the archive anew: insitu.open_mfdataset(..., expect=...), then save",
             )
@@ -649,25 +659,41 @@ class Archive:
             files = Archive.open_with(recipe.nest(new, dim), opening, many=True)
         except NoFilesError as problem:
             return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
+        names = files.recipe_to_save()
+        listed = names.files if names else ()
         if recipe.options.combine.forecasts:
-            done = maintenance.append_forecasts(files.member(), target, dim, relative=relative, storage_options=options)
+            done = maintenance.append_forecasts(
+                files.member(), target, dim, files=listed, relative=relative, storage_options=options
+            )
         elif recipe.options.scan.tree:
-            names = files.recipe_to_save()
             done = maintenance.append_groups(
                 files.member(),
                 target,
                 dim,
-                files=names.files if names else (),
+                files=listed,
                 relative=relative,
                 storage_options=options,
             )
         else:
-            done = maintenance.append_member(
-                files.member(), target, dim, relative=relative, whole_files=True, storage_options=options
-            )
+            done = self._append_where_it_belongs(files, listed, recipe, dim, relative)
         self._forget()
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
+
+    def _append_where_it_belongs(
+        self, files: Archive, names: Sequence[str], recipe: Recipe, dim: str, relative: bool
+    ) -> AppendReport:
+        """Append opened files along a dimension; anywhere between the others, where names or attributes say so."""
+        target, combine = self._saved_location(), recipe.options.combine
+        how: dict[str, Any] = {"relative": relative, "storage_options": self.job.scan.storage_options}
+        is_listed = bool(recipe.files) and recipe.needs_order
+        if not is_listed or (list(combine.concat_dim) == [dim] and not combine.places_labels):
+            try:
+                return maintenance.append_member(files.member(), target, dim, files=names, whole_files=True, **how)
+            except (CombineError, ModelError):
+                if not is_listed:
+                    raise
+        return maintenance.append_to_list(target, names, dim, **how)
 
     def _append_placed(
         self, given: Any, dim: str, overlap: Any, relative: bool, errors: str, progress: Any, parallel: Any
@@ -716,23 +742,8 @@ class Archive:
             gone = maintenance.keep_last(target, keep_last, options)
             self._forget()
             return gone
-        recipe = maintenance.saved_recipe(target, options) or Recipe()
-        drop_by_name = (
-            maintenance.drop_from_tree if recipe.options.scan.tree and recipe.files
-            else maintenance.drop_from_forecasts if recipe.options.combine.forecasts
-            else maintenance.drop_placed if recipe.placed is not None
-            else None
-        )  # fmt: skip
-        if drop_by_name is not None:
-            put = () if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
-            done = drop_by_name(target, urls, put, storage_options=options)
-            self._forget()
-            return done
-        new = None
-        if replacement is not None:
-            files = recipe.nest(expand_paths(replacement, options), next(iter(recipe.new_dims()), ""))
-            new = Archive.open_with(files, recipe.for_more_files(storage_options=options)).member()
-        done = maintenance.drop(target, urls, replacement=new, storage_options=options)
+        put = () if replacement is None else [url for _, url in iter_positions(expand_paths(replacement, options))]
+        done = maintenance.drop(target, urls, put, storage_options=options)
         self._forget()
         return done
 

@@ -330,6 +330,17 @@ class CombineOptions:
         """Whether the place of each label is decided by itself, not by the file that has it."""
         return self.overlap is not None or self.expect is not None
 
+    @property
+    def may_shadow(self) -> bool:
+        """Whether files may give nothing, as others give all that they have: in a tree, of some group."""
+        given = [self.overlap, *(own.get("overlap") for own in (self.by_group or {}).values())]
+        return any(rule not in (None, "error") for rule in given)
+
+    @property
+    def merges_attributes(self) -> bool:
+        """Whether the attributes of the result follow from those of all files, not of the first one."""
+        return self.combine_attrs in ("drop_conflicts", "no_conflicts")
+
     def of_group(self, path: str) -> CombineOptions:
         """Return the options for one group of a tree.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+import xarray as xr
 
 import insitu
 from fixtures.make_archive import Part, write_all
@@ -72,3 +73,28 @@ def test_a_part_of_a_dataset_has_fewer(paths: list[str]) -> None:
     later = insitu.open_mfdataset(paths, overlap="last").isel(time=slice(4, None))
     assert later.insitu.files.url.tolist() == [paths[2], paths[3]]
     assert later.insitu.files.labels.tolist() == [3, 1]
+
+
+def test_groups_of_a_tree(tmp_path: Path) -> None:
+    """One file lacks a group, one of the others shadows a day of it; days are labels of the group above."""
+    files = []
+    for number, (days, has_wind) in enumerate([((0, 1, 2), True), ((2, 3), True), ((5, 6), False)]):
+        times = np.array(days, "M8[D]").astype("M8[ns]")
+        values = xr.Dataset({"tas": ("time", np.full(len(days), number))}, {"time": times})
+        groups = {"/": values[["time"]], "/land": values, **({"/wind": values.rename(tas="u")} if has_wind else {})}
+        xr.DataTree.from_dict(groups).to_netcdf(tmp_path / f"{number}.nc")
+        files.append(str(tmp_path / f"{number}.nc"))
+    target = str(tmp_path / "x.insitu")
+    opened = insitu.open_mfdatatree(files[:2], overlap="last", expect="1D")
+    opened.insitu.save(target)
+    insitu.Archive.open(target).append(files[2])
+    for tree in (insitu.open_mfdatatree(files, overlap="last", expect="1D"), insitu.open_datatree(target)):
+        tables = tree.insitu.files
+        land, wind = tables["/land"], tables["/wind"]
+        assert land.url.tolist() == files
+        assert (land.labels.tolist(), land.shadowed.tolist()) == ([3, 2, 2], [1, 0, 0])
+        assert land.time_first.dt.day.tolist() == [1, 3, 6]
+        assert wind.url.tolist() == files[:2]
+        assert (wind.labels.tolist(), wind.shadowed.tolist()) == ([3, 2], [1, 0])
+        assert wind.time_last.dt.day.tolist() == [3, 4]
+        assert tree["land/tas"].values.tolist()[:4] == [0, 0, 1, 1]

@@ -24,6 +24,7 @@ from forecast_files import (
     write_grib,
     write_runs,
 )
+from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, FormatError, NotFoundError, UnsupportedError
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.scanning.scan_member import Job
@@ -175,9 +176,19 @@ def test_files_are_dropped_and_replaced(tmp_path: Path, kind: str) -> None:
     with pytest.raises(UnsupportedError, match="all files"):
         insitu.Archive.open(target).drop([*paths[:3], *other])
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib([*paths[:3], *other]))
-    insitu.open_forecasts(paths, overlap="last").insitu.save(target, mode="w")
-    with pytest.raises(UnsupportedError, match=r"may overlap.*--keep-last time=30"):
+
+
+def test_a_collection_that_an_earlier_version_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not say in which order its files were given."""
+    paths, target = write_runs(tmp_path, [(0, 0), (0, 3)]), str(tmp_path / "a.insitu")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Recipe, "needs_order", False)
+        insitu.open_forecasts(paths, overlap="last").insitu.save(target)
+    with pytest.raises(UnsupportedError, match=r"may overlap[\s\S]*--keep-last time=30"):
         insitu.Archive.open(target).drop([paths[0]])
+    paths += write_runs(tmp_path, [(3, 0)])
+    insitu.Archive.open(target).append(paths)
+    same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
 
 
 def test_a_changed_file_is_refreshed(tmp_path: Path) -> None:
@@ -300,12 +311,24 @@ def test_expected_labels_are_expected_of_what_is_appended(tmp_path: Path) -> Non
     xr.testing.assert_identical(found, insitu.open_forecasts([*files, late], expect=expect).load())
 
 
-def test_newest_by_attributes_is_not_decided_by_times_of_objects(tmp_path: Path) -> None:
+def test_newest_by_attributes_is_not_decided_by_times_of_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = write_table(tmp_path / "a.nc", 0, [0, 6], 1, date_created="2024-02-02")
     other = write_table(tmp_path / "b.nc", 0, [0, 6], 2, date_created="2024-01-01")
     assert (insitu.open_forecasts([first, other], overlap="newest").tas == 1).all()
     target = str(tmp_path / "a.insitu")
     insitu.open_forecasts([first], overlap="newest").insitu.save(target)
+    insitu.Archive.open(target).append([other])
+    assert (insitu.open_dataset(target).tas == 1).all()
+    newer = write_table(tmp_path / "c.nc", 0, [0, 6], 3, date_created="2024-03-01")
+    insitu.Archive.open(target).append([newer])
+    found = insitu.open_dataset(target).load()
+    assert (found.tas == 3).all()
+    xr.testing.assert_identical(found, insitu.open_forecasts([first, other, newer], overlap="newest").load())
+    with monkeypatch.context() as earlier:  # whose stores do not list the files
+        earlier.setattr(Recipe, "needs_order", False)
+        insitu.open_forecasts([first], overlap="newest").insitu.save(target, mode="w")
     with pytest.raises(CombineError, match="which file was written last is said by 'date_created' of each"):
         insitu.Archive.open(target).append([other])
     assert (insitu.open_dataset(target).tas == 1).all()

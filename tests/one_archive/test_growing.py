@@ -1,7 +1,4 @@
-"""Append, drop, refresh and rollback give what combining the files anew gives.
-
-Modules: maintenance/dropping.py
-"""
+"""Append, drop, refresh and rollback give what combining the files anew gives."""
 
 from __future__ import annotations
 

@@ -130,8 +130,9 @@ class TestProducts:
         fit = tree["PRODUCT/SUPPORT_DATA/DETAILED_RESULTS/fit"].values
         assert [bool(np.isnan(step).any()) for step in fit] == [False, False, True, True]
         hidden = tree.insitu.files["/PRODUCT"]
-        assert hidden.shadowed.isna().all()
-        assert hidden.labels.isna().all()
+        assert hidden.url.tolist() == list(map(str, files))
+        assert hidden.labels.tolist() == [1, 1, 1, 1]
+        assert hidden.shadowed.tolist() == [0, 1, 0, 0]
         with xr.open_datatree(files[-1], engine="netcdf4") as corrected:
             np.testing.assert_array_equal(tree["PRODUCT/methane"].values[1], corrected["PRODUCT/methane"].values[0])
 

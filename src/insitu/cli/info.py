@@ -170,19 +170,26 @@ def _missing_labels(url: str, storage: Mapping[str, Any] | None) -> list[str]:
 
     if not is_saved_tree(url):
         return []
-    from insitu.maintenance import is_placed, saved_recipe
+    from insitu.maintenance import saved_recipe
 
-    if not is_placed(url, storage):
+    recipe = saved_recipe(url, storage)
+    if recipe is None or (recipe.placed is None and not recipe.options.combine.forecasts):
         return []
     from insitu.archive import Archive
     from insitu.combining.expected_labels import format_label
     from insitu.combining.file_list import list_missing
+    from insitu.scanning.saved_members import tree_from_member
 
     member = Archive.open(url, many=False, storage_options=storage).member()
     lines = []
-    for dim, labels in list_missing(member.index, saved_recipe(url, storage)).items():
-        shown = ", ".join(map(format_label, labels[:MAX_MISSING])) + (", …" if len(labels) > MAX_MISSING else "")
-        lines.append(f"{dim}: {len(labels):,} of {member.sizes[dim]:,} labels are in no file: {shown}")
+    for dims, labels in list_missing(tree_from_member(member), member.index, recipe).items():
+        first = labels[:MAX_MISSING]
+        each = first.tolist() if isinstance(dims, tuple) else [(own,) for own in first]
+        shown = ", ".join(" + ".join(map(format_label, own)) for own in each)
+        shown += ", …" if len(labels) > MAX_MISSING else ""
+        names = dims if isinstance(dims, tuple) else (dims,)
+        count = int(np.prod([member.sizes[name] for name in names]))
+        lines.append(f"{' × '.join(names)}: {len(labels):,} of {count:,} labels are in no file: {shown}")
     return lines
 
 

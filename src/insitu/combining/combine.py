@@ -31,7 +31,7 @@ from insitu.combining.file_ranges import find_shadowed_sources
 from insitu.combining.files_table import FilesTable
 from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
-from insitu.combining.placed_files import PlacedFiles
+from insitu.combining.placed_files import PlacedFiles, PlacedGroup
 from insitu.combining.portion import Portion, ScannedFiles
 from insitu.combining.scan_by_kind import scan_by_kind
 from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
@@ -171,13 +171,36 @@ def _combine_trees(
     load = make_loader(job.scan.storage_options)
     report_failures(scanned.files.failures.values(), len(scanned.files), job.scan.errors)
 
+    made: dict[str, tuple[Member, Recipe]] = {}
+
     def combine_one(path: str, found: ScannedFiles, own: Recipe) -> Member:
         if combine_found is not None:
             return combine_found(found, places, urls, path, own)
-        return combine_portion(Portion.of(found), places, urls, own, load, "skip")[0]
+        made[path] = combine_portion(Portion.of(found), places, urls, own, load, "skip")
+        return made[path][0]
 
     root, surveys = combine_groups(scanned.found, recipe, combine_one, job.scan.errors)
-    return CombinedFiles(root, Survey.of(scanned.found, root), scanned.files, surveys=surveys)
+    placed = None
+    groups = {path: place for path, own in made.items() if (place := _place_group(scanned.found, path, own, root))}
+    if groups or recipe.options.combine.may_shadow:
+        members = [item for item in scanned.found if isinstance(item, Member)]
+        placed = replace(recipe, shadowed=find_shadowed_sources(members, root), groups=groups)
+    return CombinedFiles(root, Survey.of(scanned.found, root), scanned.files, placed, surveys)
+
+
+def _place_group(found: ScannedFiles, path: str, made: tuple[Member, Recipe], root: Member) -> PlacedGroup | None:
+    """Return where the files of a group are in a tree; None if that was not decided for each label."""
+    member, recipe = made
+    groups = dict(root.walk())
+    if recipe.placed is None or path not in groups:
+        return None
+    names = path.split("/") if path else []
+    above = [groups["/".join(names[:end])] for end in range(len(names), -1, -1)]  # labels may be inherited
+    placed = recipe.placed.with_labels(
+        member.index, lambda dim: next((index for one in above if (index := one.index(dim)) is not None), None)
+    )
+    row_of = {item.source: row for row, item in enumerate(item for item in found if isinstance(item, Member))}
+    return None if placed is None else PlacedGroup(tuple(row_of[url] for url in recipe.files), placed)
 
 
 def combine_portion(

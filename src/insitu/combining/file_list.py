@@ -12,7 +12,8 @@ import pandas
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.file_times import MODIFIED
 from insitu.combining.recipe import Recipe
-from insitu.model import VirtualGroup
+from insitu.model import VirtualGroup, count_written
+from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, VALID, ForecastAxes
 
 __all__ = ["list_files", "list_missing"]
 
@@ -35,7 +36,7 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
         The archive.
     recipe
         How it was made. If it has no places of files, these are where their chunks are, and none is
-        shadowed; where files may overlap (forecasts, groups of a tree), both counts are missing.
+        shadowed; where files may overlap (forecasts), both counts are missing.
     """
     if recipe is not None and recipe.placed is not None:
         placed = recipe.placed
@@ -79,11 +80,19 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
     return table
 
 
-def list_missing(labels: FindLabels, recipe: Recipe | None) -> dict[str, Labels]:
-    """Return the labels along each dimension that no file has, though they are expected."""
-    if recipe is None or recipe.placed is None or recipe.options.combine.expect is None:
+def list_missing(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None) -> dict[Any, Any]:
+    """Return the labels along each dimension that no file has, though they are expected.
+
+    Of forecasts also, by the names of their axes (`("time", "step")`), which of their labels no file
+    has together: the lead times that a run lacks, as a `pandas.MultiIndex`.
+    """
+    if recipe is None:
         return {}
-    found = {}
+    if recipe.options.combine.forecasts:
+        return _missing_forecasts(group, labels, recipe)
+    if recipe.placed is None or recipe.options.combine.expect is None:
+        return {}
+    found: dict[Any, Any] = {}
     for dim, column in recipe.placed.places.items():
         index = labels(dim)
         if index is None:
@@ -92,4 +101,30 @@ def list_missing(labels: FindLabels, recipe: Recipe | None) -> dict[str, Labels]
         has[np.concatenate(list(column))] = True
         if not has.all():
             found[dim] = index[~has]
+    return found
+
+
+def _missing_forecasts(group: VirtualGroup, labels: FindLabels, recipe: Recipe) -> dict[Any, Any]:
+    """Return the labels of forecasts, and the combinations of them, that no variable has values of."""
+    axes = ForecastAxes.of(recipe.options.combine)
+    assert axes is not None
+    names = [name for role in (MEMBER, RUN, LEAD) if labels(name := axes.name(role)) is not None]
+    own = [array for name, array in group.arrays.items() if name != VALID and set(names) <= set(array.dims)]
+    indexes = {name: index for name in names if (index := labels(name)) is not None}
+    has = np.zeros([len(index) for index in indexes.values()], bool)
+    if not own or not has.size:
+        return {}
+    for array in own:
+        has |= count_written(array, [array.dims.index(name) for name in names]) > 0
+    found: dict[Any, Any] = {}
+    for axis, (name, index) in enumerate(indexes.items()):
+        others = tuple(other for other in range(has.ndim) if other != axis)
+        is_there = has.any(axis=others)
+        if not is_there.all():
+            found[name] = index[~is_there]
+            has = has | ~np.expand_dims(is_there, others)
+    if not has.all() and len(names) > 1:
+        cells = np.nonzero(~has)
+        columns = [index[at] for index, at in zip(indexes.values(), cells, strict=True)]
+        found[tuple(names)] = pandas.MultiIndex.from_arrays(columns, names=names)
     return found

@@ -123,8 +123,9 @@ def find_shadowed_sources(members: Iterable[Member], whole: Member) -> dict[str,
     """Return the sources of which members have something, and what was made of them has nothing: URL without
     credentials, size and time of the object.
     """
-    used = FileLayout.of(tree_from_member(whole)).sources
-    found = (FileLayout.of(tree_from_member(member)).sources for member in members)
+    used = {url for _, group in whole.walk() for url in FileLayout.of(tree_from_member(group)).sources}
+    groups = (group for member in members for _, group in member.walk())
+    found = (FileLayout.of(tree_from_member(group)).sources for group in groups)
     return {
         redact_url(url): (source.size, source.modified)
         for sources in found

@@ -79,6 +79,18 @@ class LabelBoxes:
         """Return how many cells each box gives."""
         return np.bincount(self.owner[self.owner >= 0], minlength=len(self.numbers))
 
+    def first_giver(self) -> int:
+        """Return the box that gives the first cell, from which comes what is not joined.
+
+        That is the first one in the order in which boxes are joined; with `as_listed` the first of the
+        list that gives any.
+        """
+        if self.as_listed:
+            return int(self.owner[self.owner >= 0].min(initial=0))
+        cells = self.owner.transpose()  # the last dimension is joined last
+        given = cells[cells >= 0]
+        return int(given[0]) if len(given) else 0
+
     def sizes(self) -> npt.NDArray[np.int64]:
         """Return how many cells each box has."""
         lengths = [np.array([len(own) for own in places], np.int64) for places in self.places]
@@ -234,9 +246,8 @@ def _plan_row(boxes: LabelBoxes, owner: npt.NDArray[np.int32], axis: int, within
 def _plan_first_row(boxes: LabelBoxes, owner: npt.NDArray[np.int32], within: Mapping[int, Places]) -> Row:
     places, whole = boxes.places[0], boxes.labels[0]
     files = np.unique(owner[owner >= 0])
-    if not boxes.as_listed:  # by the first label, so that what simply follows each other is not taken apart
-        firsts = np.array([places[box].min() for box in files.tolist()], np.int64)
-        files = files[np.argsort(firsts, kind="stable")]
+    if not boxes.as_listed:  # by the first label that each gives: what follows each other is not taken apart
+        files = files[np.argsort(np.unique(owner[owner >= 0], return_index=True)[1])]
     chosen = files.tolist() or [0]  # of files that are all empty one, for what it has beside labels
     behind = np.concatenate([places[box] for box in chosen])
     counts = owner[behind] == np.repeat(chosen, [len(places[box]) for box in chosen])

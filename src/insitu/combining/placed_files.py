@@ -7,7 +7,7 @@ the others: where they go is decided anew from these rows (`arrange_boxes`), as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,11 @@ from insitu.open_options import CombineOptions
 from insitu.scanning.member import Member
 from insitu.scanning.promotion import shared_type, type_with_missing
 
-__all__ = ["FileGroup", "PlacedFiles", "changed_types"]
+__all__ = ["FileGroup", "PlacedFiles", "PlacedGroup", "changed_types"]
 
 Places = npt.NDArray[np.int64]
+FindLabels = Callable[[str], npt.NDArray[Any] | None]
+"""Gives the labels along a dimension; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,25 @@ class FileGroup:
     """Along which they are placed."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Variables whose type has changed, as labels are there that no file has: their type without these."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedGroup:
+    """The files of one group of a tree: others may lack it."""
+
+    rows: tuple[int, ...]
+    """Of the files of the tree, in their order."""
+    placed: PlacedFiles
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"rows": list(self.rows), **self.placed.to_document()}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> PlacedGroup:
+        """Return what was saved."""
+        rows = tuple(document["rows"])
+        return cls(rows, PlacedFiles.from_document(document, len(rows)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +134,19 @@ class PlacedFiles:
                     column[row] = moved[found]
         chosen = {dim: tuple(column) for dim, column in places.items()}
         return cls(size, modified, time, times, group, tuple(groups), chosen)
+
+    def with_labels(self, before: FindLabels, after: FindLabels) -> PlacedFiles | None:
+        """Return the places in other labels along each dimension; None if those lack some of them."""
+        places = {}
+        for dim, column in self.places.items():
+            own, whole = before(dim), after(dim)
+            if own is None or whole is None:
+                return None
+            moved = np.asarray(pandas_index(whole, dim).get_indexer(pandas_index(own, dim)), np.int64)
+            if (moved < 0).any():
+                return None
+            places[dim] = tuple(moved[row] for row in column)
+        return replace(self, places=places)
 
     def count_cells(self, overlap: str | None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return how many cells each file has, and how many of them come from it."""

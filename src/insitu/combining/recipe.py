@@ -16,7 +16,7 @@ from insitu.scanning.scan_member import Failure
 
 if TYPE_CHECKING:
     from insitu.combining.combine_rules import CombineRules
-    from insitu.combining.placed_files import PlacedFiles
+    from insitu.combining.placed_files import PlacedFiles, PlacedGroup
     from insitu.combining.type_check import TypeCheck
 
 __all__ = ["Recipe"]
@@ -37,7 +37,12 @@ class Recipe:
     placed: PlacedFiles | None = None
     """Where `files` are, if they may overlap or leave gaps."""
     shadowed: Mapping[str, tuple[int | None, float | None]] = field(default_factory=dict)
-    """Files of forecasts that give nothing, as others count for more: their size and the time of their object."""
+    """Files of forecasts, or of a tree, that give nothing, as others count for more: their size and the time of
+    their object.
+    """
+
+    groups: Mapping[str, PlacedGroup] = field(default_factory=dict)
+    """Of a tree: where `files` are in each group where they may overlap or leave gaps, by its path."""
 
     def rules(self, load: Load) -> CombineRules:
         """Return the rules by which variables are joined and compared."""
@@ -46,8 +51,12 @@ class Recipe:
         return CombineRules.of(self.options.combine, load)
 
     def of_group(self, path: str) -> Recipe:
-        """Return how one group of a tree is combined."""
+        """Return how one group of a tree is combined, and where its files are in it."""
         combine = self.options.combine.of_group(path)
+        if self.files and (group := self.groups.get(path)) is not None:
+            files = tuple(self.files[row] for row in group.rows)
+            options = replace(self.options, combine=combine)
+            return replace(self, options=options, files=files, placed=group.placed, groups={})
         if combine is self.options.combine:
             return self
         return replace(self, options=replace(self.options, combine=combine))
@@ -121,6 +130,13 @@ class Recipe:
         )
         return [str(name) for name in names if name is not None]
 
+    @property
+    def needs_order(self) -> bool:
+        """Whether the order of all files counts, and does not follow from where their parts are."""
+        combine = self.options.combine
+        by_names = isinstance(combine.concat_dim, Mapping)
+        return self.placed is not None or (combine.may_shadow if combine.forecasts else by_names)
+
     def sorts_by_labels(self, dim: str) -> bool:
         """Return whether files are put in the order of their labels along a dimension, not in that of the list."""
         rules = self.options.combine.concat_dim
@@ -183,7 +199,9 @@ class Recipe:
     def to_document(self) -> dict[str, Any]:
         """Return the recipe as plain values: see `OpenOptions.to_recipe`."""
         placed = None if self.placed is None else self.placed.to_document()
-        own = {"files": self.files, "unknown": self.unknown, "placed": placed, "shadowed": dict(self.shadowed)}
+        groups = {path: group.to_document() for path, group in self.groups.items()}
+        own: dict[str, Any] = {"files": self.files, "unknown": self.unknown, "placed": placed}
+        own |= {"shadowed": dict(self.shadowed), "groups": groups}
         return {**{name: value for name, value in own.items() if value}, **self.options.to_recipe()}
 
     @classmethod
@@ -197,9 +215,14 @@ class Recipe:
                 from insitu.combining.placed_files import PlacedFiles  # imports xarray and pandas
 
                 placed = PlacedFiles.from_document(document["placed"], len(files))
+            groups = {}
+            if document.get("groups"):
+                from insitu.combining.placed_files import PlacedGroup
+
+                groups = {path: PlacedGroup.from_document(own) for path, own in document["groups"].items()}
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
             return cls(unknown=f"it was saved by another version of insitu ({problem})")
-        return cls(options, files, document.get("unknown"), placed, shadowed)
+        return cls(options, files, document.get("unknown"), placed, shadowed, groups)
 
 
 def _to_concat_dim(dim: Any) -> ConcatDim:

@@ -12,11 +12,11 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-    from insitu.maintenance.change_placed import append_placed, drop_placed, job_of
-    from insitu.maintenance.change_trees import append_groups, drop_from_tree
+    from insitu.maintenance.change_files import append_to_list, drop
+    from insitu.maintenance.change_placed import append_placed, job_of
+    from insitu.maintenance.change_trees import append_groups
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
-    from insitu.maintenance.dropping import drop, drop_from_forecasts
     from insitu.maintenance.forecast_append import append_forecasts
     from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
@@ -27,14 +27,12 @@ __all__ = [
     "append_groups",
     "append_member",
     "append_placed",
+    "append_to_list",
     "append_tree",
     "check",
     "compact",
     "convert",
     "drop",
-    "drop_from_forecasts",
-    "drop_from_tree",
-    "drop_placed",
     "empty_append_report",
     "is_placed",
     "job_of",
@@ -55,14 +53,12 @@ __getattr__ = lazy_attributes(
         "append_groups": "insitu.maintenance.change_trees",
         "append_member": "insitu.maintenance.append_files",
         "append_placed": "insitu.maintenance.change_placed",
+        "append_to_list": "insitu.maintenance.change_files",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
         "compact": "insitu.maintenance.compacting",
         "convert": "insitu.maintenance.saving",
-        "drop": "insitu.maintenance.dropping",
-        "drop_from_forecasts": "insitu.maintenance.dropping",
-        "drop_from_tree": "insitu.maintenance.change_trees",
-        "drop_placed": "insitu.maintenance.change_placed",
+        "drop": "insitu.maintenance.change_files",
         "empty_append_report": "insitu.maintenance.append_files",
         "is_placed": "insitu.maintenance.saving",
         "job_of": "insitu.maintenance.change_placed",

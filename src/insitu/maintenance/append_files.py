@@ -47,6 +47,7 @@ def append_member(
     target: str,
     dim: str,
     *,
+    files: Sequence[str] = (),
     relative: bool = False,
     whole_files: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -64,6 +65,8 @@ def append_member(
         The saved archive: an insitu store or an Icechunk repository.
     dim
         The dimension that grows.
+    files
+        The new files, as a recipe lists them; by default those that the member has chunks of.
     relative
         Whether URLs are written relative to the archive.
     whole_files
@@ -120,7 +123,9 @@ def append_member(
             raise CombineError(message, url=next(iter(added), None), hint=problem.hint or COMBINE_ANEW) from problem
         whole = _in_grid_order(whole, saved, dim, recipe)
         tree = tree_from_member(whole, opened.tree.groups)
-        if opened.replace(tree, relative=relative):
+        listed = dict.fromkeys((*recipe.files, *(files or added)))
+        longer = replace(recipe, files=tuple(listed)).to_document() if recipe.files else None
+        if opened.replace(tree, relative=relative, recipe=longer):
             return AppendReport(target, dim, new.sizes[dim], added, skipped)
         if saved.index(dim) is None or new.index(dim) is None:
             # Without labels the order of these steps and those of the other writer is unknown.
@@ -262,7 +267,8 @@ def check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: 
     """
     from insitu.references.plan_append import check_new_labels
 
-    for across in recipe.new_dims():
+    every = saved.sizes if recipe.files and recipe.needs_order else ()  # else all files are combined anew
+    for across in dict.fromkeys((*recipe.new_dims(), *every)):
         if across != dim and not _has_same_labels(saved, new, across):
             raise CombineError(
                 f"the labels of {across!r} in the new files are not those of {target}",

@@ -22,7 +22,7 @@ from insitu.sources.threads import gather
 if TYPE_CHECKING:
     from insitu.references import AppendReport
 
-__all__ = ["append_placed", "changed_files", "drop_placed", "job_of", "refresh_placed"]
+__all__ = ["append_placed", "changed_files", "job_of", "rebuild_files"]
 
 
 def job_of(recipe: Recipe, storage_options: Mapping[str, Any] | None) -> Job:
@@ -99,7 +99,8 @@ def append_placed(
         found = [known[url] for url in new if url in known]
         if not found:
             return AppendReport(target, dim, 0, (), skipped)
-        done = _rebuild(saved, recipe, (), found, storage_options, target)
+        files = [*recipe.files, *(str(member.source) for member in found)]
+        done = _rebuild(saved, recipe, files, found, storage_options, target)
         tree = tree_from_member(done.member, opened.tree.groups)
         if opened.replace(tree, relative=relative, recipe=done.recipe.to_document()):
             shadowed = tuple(url for url, count in done.steps.items() if not count)
@@ -107,52 +108,30 @@ def append_placed(
     raise lost_race_error(target)
 
 
-def drop_placed(
+def rebuild_files(
+    saved: Member,
+    recipe: Recipe,
+    files: Sequence[str],
+    renewed: Collection[str],
+    storage_options: Mapping[str, Any] | None,
     target: str,
-    urls: Collection[str],
-    replacement: Sequence[str] = (),
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-) -> tuple[str, ...]:
-    """Take files out of an archive, and put others in; return their URLs.
-
-    Labels that other files have come from these then.
-    """
-    from insitu import references
-    from insitu.maintenance.dropping import find_source
-
-    for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
-        recipe: Recipe = opened.recipe(Recipe)
-        chosen = tuple(find_source(recipe.files, url, target) for url in urls)
-        if not replacement and set(chosen) == set(recipe.files):
-            raise UnsupportedError(
-                "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
-            )
-        saved = read_saved_member(opened.tree, make_loader(storage_options), target)
-        found = _scan(recipe, replacement, storage_options)
-        done = _rebuild(saved, recipe, chosen, found, storage_options, target)
-        tree = tree_from_member(done.member, opened.tree.groups)
-        if opened.replace(tree, recipe=done.recipe.to_document()):
-            return chosen
-    raise lost_race_error(target)
-
-
-def refresh_placed(
-    saved: Member, recipe: Recipe, changed: Collection[str], storage_options: Mapping[str, Any] | None, target: str
 ) -> Rebuilt:
-    """Return an archive with some files scanned again; they keep their places in the list."""
-    found = _scan(recipe, [url for url in recipe.files if url in changed], storage_options)
-    return _rebuild(saved, recipe, (), found, storage_options, target)
+    """Return an archive that is made of these files: see `change_files`.
+
+    Labels that files which are no longer there gave come from others then.
+    """
+    known = set(recipe.files)
+    found = _scan(recipe, [url for url in files if url in renewed or url not in known], storage_options)
+    return _rebuild(saved, recipe, files, found, storage_options, target)
 
 
 def changed_files(recipe: Recipe, storage_options: Mapping[str, Any] | None, *, among: Collection[str]) -> list[str]:
-    """Return which of some files of a recipe no longer have the size or the time that they had."""
-    placed = recipe.placed
-    assert placed is not None
-    sizes = [None if size < 0 else size for size in placed.size.tolist()]
-    times = [None if time != time else time for time in placed.modified.tolist()]
-    facts = dict(zip(recipe.files, zip(sizes, times, strict=True), strict=True))
+    """Return which of some files, of which a recipe says so, no longer have the size or the time that they had."""
+    facts = dict(recipe.shadowed)
+    if (placed := recipe.placed) is not None:
+        sizes = [None if size < 0 else size for size in placed.size.tolist()]
+        times = [None if time != time else time for time in placed.modified.tolist()]
+        facts = dict(zip(recipe.files, zip(sizes, times, strict=True), strict=True))
 
     def is_changed(url: str, stop: Any) -> bool:
         size, modified = facts[url]
@@ -163,7 +142,7 @@ def changed_files(recipe: Recipe, storage_options: Mapping[str, Any] | None, *, 
             modified is not None and now.modified is not None and int(now.modified) != int(modified)
         )
 
-    urls = [url for url in recipe.files if url in among]
+    urls = [url for url in facts if url in among]
     return [url for url, changed in zip(urls, gather(is_changed, urls), strict=True) if changed]
 
 
@@ -184,7 +163,7 @@ def _scan(recipe: Recipe, urls: Sequence[str], storage_options: Mapping[str, Any
 def _rebuild(
     saved: Member,
     recipe: Recipe,
-    removed: Collection[str],
+    files: Sequence[str],
     found: Sequence[Member],
     storage_options: Mapping[str, Any] | None,
     target: str,
@@ -193,7 +172,7 @@ def _rebuild(
         return rebuild_placed(
             saved,
             recipe,
-            removed,
+            files,
             found,
             lambda urls: _scan(recipe, urls, storage_options),
             make_loader(storage_options),

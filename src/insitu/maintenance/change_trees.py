@@ -1,4 +1,4 @@
-"""Changes of a saved archive that was combined with all its groups: append, drop, refresh.
+"""Append files to a saved archive that was combined with all its groups.
 
 New files are scanned and joined to what is saved, group by group. Where what is saved does not say
 which part of each group came from which file, all files are scanned and combined anew: an archive is
@@ -7,55 +7,33 @@ always what opening its files by its recipe gives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from insitu.combining.recipe import Recipe
-from insitu.errors import CombineError, UnsupportedError
+from insitu.errors import CombineError
 from insitu.maintenance.append_files import append_to_icechunk, check_compatible, empty_append_report
+from insitu.maintenance.change_files import combine_anew, tree_from_root
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
-from insitu.maintenance.rebuild import combine_again, join_in_order
+from insitu.maintenance.rebuild import join_in_order
 from insitu.model import VirtualGroup
-from insitu.model.group import nest_groups
 from insitu.scanning.member import Load, Member
-from insitu.scanning.saved_members import tree_from_member
-from insitu.scanning.scan_member import Job, make_loader
+from insitu.scanning.scan_member import make_loader
 
 if TYPE_CHECKING:
     from insitu.combining.portion import ScannedFiles
     from insitu.references import AppendReport
 
-__all__ = ["append_groups", "combine_anew", "drop_from_tree", "tree_from_root"]
+__all__ = ["append_groups"]
 
 
 class _UnknownPlaceError(Exception):
     """What is saved cannot be joined with new files as a whole: they belong between parts of it, or
     some lack groups.
     """
-
-
-def tree_from_root(root: Member) -> VirtualGroup:
-    """Return all groups of a combined tree as they are saved."""
-    return nest_groups({path: tree_from_member(member) for path, member in root.walk()})
-
-
-def combine_anew(
-    files: Sequence[str], recipe: Recipe, storage_options: Mapping[str, Any] | None = None, errors: str = "raise"
-) -> Member:
-    """Return the root of the tree that files make by a recipe; all of them are scanned.
-
-    Raises
-    ------
-    CombineError
-        If the recipe does not say how, or the files lie in a grid of lists, which it does not keep.
-    """
-    options = recipe.for_more_files(errors=errors, storage_options=storage_options)
-    if len(recipe.concat_dims()) > 1:
-        raise CombineError(f"the files lie in a grid of {' × '.join(map(str, recipe.new_dims()))}", hint=COMBINE_ANEW)
-    return combine_again(files, recipe, Job(options.scan, options.decode))
 
 
 def append_groups(
@@ -96,7 +74,7 @@ def append_groups(
         except _UnknownPlaceError:
             if not recipe.files:
                 raise CombineError("the new files belong between parts of the archive", hint=COMBINE_ANEW) from None
-            whole = combine_anew([*recipe.files, *added], recipe, storage_options)
+            whole, recipe = combine_anew([*recipe.files, *added], recipe, storage_options)
         except CombineError as problem:
             raise CombineError(
                 f"the new files do not match those of {target}: {problem.message}",
@@ -106,34 +84,6 @@ def append_groups(
         longer = replace(recipe, files=(*recipe.files, *added)).to_document() if recipe.files else None
         if opened.replace(tree_from_root(whole), relative=relative, recipe=longer):
             return AppendReport(target, dim, _growth(saved, whole, dim), added, ())
-    raise lost_race_error(target)
-
-
-def drop_from_tree(
-    target: str,
-    urls: Collection[str],
-    replacement: Sequence[str] = (),
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-) -> tuple[str, ...]:
-    """Take files out of a saved tree, and put others in their place: see `drop`."""
-    from insitu import references
-    from insitu.maintenance.dropping import find_source
-
-    for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
-        recipe: Recipe = opened.recipe(Recipe)
-        chosen = tuple(find_source(recipe.files, url, target) for url in urls)
-        at = min(map(recipe.files.index, chosen), default=0)
-        files = [*recipe.files[:at], *replacement, *(url for url in recipe.files[at:] if url not in chosen)]
-        if not files:
-            raise UnsupportedError(
-                "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
-            )
-        whole = combine_anew(files, recipe, storage_options)
-        fewer = replace(recipe, files=tuple(files)).to_document()
-        if opened.replace(tree_from_root(whole), recipe=fewer):
-            return chosen
     raise lost_race_error(target)
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from insitu.combining.file_ranges import FileLayout, find_shadowed_sources
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
+from insitu.maintenance.change_files import combine_anew
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.model import Source, VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
@@ -43,6 +44,7 @@ def append_forecasts(
     target: str,
     dim: str,
     *,
+    files: Sequence[str] = (),
     relative: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
@@ -56,6 +58,8 @@ def append_forecasts(
         The saved collection: an insitu store.
     dim
         The dimension that is reported.
+    files
+        The new files, as a recipe lists them.
     relative, storage_options
         See `append_member`.
 
@@ -83,13 +87,19 @@ def append_forecasts(
         used = {name: boxes.taken_of_new(owner) for name, owner in owners.items()}
         added, held = boxes.urls_of(used), boxes.urls_of({name: ~cells for name, cells in used.items()})
         skipped = tuple(url for url in held if url not in added)
-        if not added:
+        listed = tuple(dict.fromkeys((*recipe.files, *(files or added)))) if recipe.files else ()
+        if not added and listed == recipe.files:
             return AppendReport(target, dim, 0, (), skipped)
-        joined = boxes.join(owners, recipe, load)
-        if boxes.has_conflicts():  # of files of which nothing is left only the recipe knows
-            shadowed = find_shadowed_sources(boxes.members, joined)
-            recipe = replace(recipe, shadowed={**recipe.shadowed, **shadowed})
-        whole = axes.finish(joined)
+        if listed != recipe.files and recipe.options.combine.overlap == "newest" and boxes.has_conflicts():
+            # What says when files were written must say it of all of them.
+            whole, recipe = combine_anew(listed, replace(recipe, files=listed), storage_options)
+        else:
+            joined = boxes.join(owners, recipe, load)
+            recipe = replace(recipe, files=listed)
+            if boxes.has_conflicts():  # of files of which nothing is left only the recipe knows
+                shadowed = find_shadowed_sources(boxes.members, joined)
+                recipe = replace(recipe, shadowed={**recipe.shadowed, **shadowed})
+            whole = axes.finish(joined)
         tree = tree_from_member(whole, opened.tree.groups)
         if opened.replace(tree, relative=relative, recipe=recipe.to_document()):
             at = dims.index(dim) if dim in dims else 0
@@ -160,7 +170,7 @@ class _Boxes:
         owners = {}
         for name in {**self.present[SAVED], **self.present[NEW]}:
             saved, new = (each.get(name, nothing) for each in self.present)
-            owners[name] = self._choose_owner(name, saved, new, held, recipe.options.combine.overlap, target)
+            owners[name] = self._choose_owner(name, saved, new, held, recipe, target)
         return owners
 
     def _choose_owner(
@@ -169,9 +179,10 @@ class _Boxes:
         saved: Mask,
         new: Mask,
         held: Collection[tuple[str, int | None, float | None]],
-        overlap: str | None,
+        recipe: Recipe,
         target: str,
     ) -> Owner:
+        overlap = recipe.options.combine.overlap
         owner = np.where(new, NEW, np.where(saved, SAVED, -1)).astype(np.int32)
         both = np.argwhere(saved & new)
         for cell in both:
@@ -180,7 +191,8 @@ class _Boxes:
             if one == other or is_held or overlap == "first":
                 owner[tuple(cell)] = SAVED
             elif overlap == "newest":
-                self._check_times(target)
+                if not recipe.files:
+                    self._check_times(target)
                 times = [max((source.modified or 0 for source, _ in own), default=0) for own in (one, other)]
                 owner[tuple(cell)] = NEW if times[NEW] >= times[SAVED] else SAVED
             elif overlap != "last":

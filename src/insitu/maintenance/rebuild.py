@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,18 +21,59 @@ from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job
 
-__all__ = ["combine_again", "join_in_order", "rebuild", "with_same_dims"]
+if TYPE_CHECKING:
+    from insitu.combining.combine_rules import CombineRules
+
+__all__ = ["combine_again", "is_alike", "join_in_order", "rebuild", "with_same_dims"]
 
 
-def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> Member:
-    """Return what files make together by the recipe, all of them scanned again."""
+def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> tuple[Member, Recipe]:
+    """Return what files make together by the recipe, all of them scanned again, and the recipe of that."""
     from insitu.combining.combine import combine  # imports xarray and pandas
 
-    rules = recipe.options.combine
+    rules, recipe = recipe.options.combine, replace(recipe, shadowed={}, groups={})
     job = replace(job, labels=label_rules(rules), forecasts=ForecastAxes.of(rules))
     if len(urls) == 1 and not (recipe.new_dims() or job.forecasts or job.scan.tree):
-        return drop_failures(scan_many(urls, job), job.scan.errors)[0]
-    return combine(urls, [(number,) for number in range(len(urls))], job, recipe, RunOptions()).member
+        return drop_failures(scan_many(urls, job), job.scan.errors)[0], recipe
+    combined = combine(urls, [(number,) for number in range(len(urls))], job, recipe, RunOptions())
+    return combined.member, recipe if combined.placed is None else combined.placed
+
+
+def is_alike(saved: Member, first: Member, dims: Collection[str], rules: CombineRules) -> bool:
+    """Return whether all that an archive has of other files is what it would have if it were made of any part of
+    them and this one: no variable, type or length, and no dimension of a variable, follows from a single one.
+
+    Parameters
+    ----------
+    saved
+        The archive.
+    first
+        One of its files, as it is.
+    dims
+        The dimensions that files are joined along.
+    rules
+        How they are joined.
+    """
+    if saved.variables.keys() - set(dims) != first.variables.keys() - set(dims) or saved.coords != first.coords | (
+        saved.coords & set(dims)
+    ):
+        return False
+    for name, variable in saved.variables.items():
+        own = first.variables.get(name)
+        if name in dims:
+            if own is not None and own.dtype.kind != variable.dtype.kind:
+                return False
+            continue
+        assert own is not None
+        lacking = [dim for dim in variable.dims if dim in dims and dim not in own.dims]
+        how = rules.coords if name in saved.coords else rules.data_vars
+        if lacking and how != "all" and not (isinstance(how, (list, tuple)) and name in how):
+            return False
+        if own.dtype != variable.dtype or set(own.dims) != set(variable.dims) - set(lacking):
+            return False
+        if any(own.sizes[dim] != length for dim, length in variable.sizes.items() if dim not in dims):
+            return False
+    return True
 
 
 def rebuild(

@@ -7,7 +7,7 @@ it now gives labels that another one gave before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from insitu.combining.align import pandas_index, take_steps
 from insitu.combining.arrange import Merged
 from insitu.combining.arrange_boxes import arrange_in_boxes
+from insitu.combining.combine_rules import CombineRules
 from insitu.combining.file_ranges import FileLayout, select_range
 from insitu.combining.file_times import MODIFIED, choose_times
 from insitu.combining.files_table import FilesTable
@@ -26,7 +27,7 @@ from insitu.combining.merge import merge
 from insitu.combining.placed_files import FileGroup, PlacedFiles, changed_types
 from insitu.combining.recipe import Recipe
 from insitu.errors import UnsupportedError
-from insitu.maintenance.rebuild import with_same_dims
+from insitu.maintenance.rebuild import is_alike, with_same_dims
 from insitu.model import VirtualArray
 from insitu.model.gaps import with_dtype
 from insitu.scanning.member import Load, Member
@@ -98,36 +99,40 @@ def place_saved_files(tree_member: Member, recipe: Recipe, dim: str, target: str
 def rebuild_placed(
     saved: Member,
     recipe: Recipe,
-    removed: Collection[str],
+    files: Sequence[str],
     found: Sequence[Member],
     scan: Callable[[Sequence[str]], Sequence[Member]],
     load: Load,
 ) -> Rebuilt:
-    """Return an archive without some files, and with others: what opening all of them gives.
+    """Return an archive that is made of these files: what opening all of them gives.
 
     Parameters
     ----------
     saved, recipe
         The archive, and how it was made, with the places of its files.
-    removed
-        Files that are taken out.
+    files
+        The files, in the order in which they count.
     found
-        Files that are new, or have a new content. New ones come last in the list of files.
+        Those of them that are new, or have a new content.
     scan
         Scans files of the archive that now give more than before.
     load
         Reads values where they must be compared.
     """
-    rows = _Rows.of(saved, recipe, removed, found)
+    rows = _Rows.of(saved, recipe, files, found)
     options, rules = recipe.options.combine, recipe.rules(load)
     as_listed = options.combine == "nested" and options.expect is None
     boxes = [rows.arrange(names, recipe, as_listed) for names in dict.fromkeys(rows.names)]
+    unscanned = {row for row, number in enumerate(rows.scanned) if number < 0}
     needed = {row for each in boxes for row in rows.find_uncovered(each, saved, recipe)}
     if options.pad or (as_listed and rows.has_scanned_before_saved()):
-        needed = {row for row, number in enumerate(rows.scanned) if number < 0}
-    if needed:
+        needed = unscanned
+    elif unscanned:
+        for each in boxes:
+            needed |= rows.find_followed(each, saved, recipe, found, rules)
+    if needed := needed & unscanned:
         more = scan([rows.urls[row] for row in sorted(needed)])
-        return rebuild_placed(saved, recipe, removed, [*found, *more], scan, load)
+        return rebuild_placed(saved, recipe, files, [*found, *more], scan, load)
     if options.pad:  # how long files are padded follows from all of them
         rules = rules.for_files(Merged(tuple(boxes)), FilesTable.of(found))
     parts = [rows.join(each, saved, recipe, found, rules) for each in boxes]
@@ -166,14 +171,13 @@ class _Rows:
     """Variables of files that were scanned: their types."""
 
     @classmethod
-    def of(cls, saved: Member, recipe: Recipe, removed: Collection[str], found: Sequence[Member]) -> _Rows:
+    def of(cls, saved: Member, recipe: Recipe, files: Sequence[str], found: Sequence[Member]) -> _Rows:
         placed, table = recipe.placed, FilesTable.of(found)
         assert placed is not None
         scanned_as = {member.source: number for number, member in enumerate(found)}
-        kept = [row for row, url in enumerate(recipe.files) if url not in removed]
-        new = [url for url in scanned_as if url not in {recipe.files[row] for row in kept}]
-        urls = [*(recipe.files[row] for row in kept), *map(str, new)]
-        rows = [*kept, *([-1] * len(new))]
+        row_of = {url: row for row, url in enumerate(recipe.files)}
+        urls = list(files)
+        rows = [row_of.get(url, -1) for url in urls]
         scanned = [scanned_as.get(url, -1) for url in urls]
         every = {dim: index for dim in saved.sizes if (index := saved.index(dim)) is not None}
         names, labels = [], []
@@ -232,35 +236,63 @@ class _Rows:
         kept = [row for row, number in enumerate(self.scanned) if number < 0]
         return bool(kept) and any(number >= 0 for number in self.scanned[: kept[-1]])
 
-    def find_uncovered(self, boxes: LabelBoxes, saved: Member, recipe: Recipe) -> list[int]:
-        """Return the files that give cells which the archive does not have from them."""
+    def _givers_before(self, boxes: LabelBoxes, saved: Member, recipe: Recipe) -> LabelBoxes | None:
+        """Return where the files of a group were before, by their rows in the recipe; None if they were no such
+        group.
+        """
         placed = recipe.placed
         assert placed is not None
-        rows = [row for row in boxes.numbers if self.saved[row] >= 0]
-        if not rows:
-            return []
-        names = self.names[rows[0]]
+        names = self.names[boxes.numbers[0]]
         group = next((at for at, each in enumerate(placed.groups) if each.names == names), None)
-        if group is None:
-            return [row for row in rows if self.scanned[row] < 0]
+        if group is None or placed.groups[group].dims != boxes.dims:
+            return None
         every = [row for row in range(len(placed)) if placed.group[row] == group]
-        dims = placed.groups[group].dims
-        if dims != boxes.dims:
-            return [row for row in rows if self.scanned[row] < 0]
         rank = {"first": -np.arange(len(every)), "newest": placed.time[every]}.get(recipe.options.combine.overlap or "")
-        grid = [saved.index(dim) for dim in dims]
+        grid = [index for dim in boxes.dims if (index := saved.index(dim)) is not None]
         labels = [
-            [whole[placed.places[dim][row]] for row in every]
-            for dim, whole in zip(dims, grid, strict=True)
-            if whole is not None
+            [whole[placed.places[dim][row]] for row in every] for dim, whole in zip(boxes.dims, grid, strict=True)
         ]
-        before = place_boxes(dims, every, labels, [whole for whole in grid if whole is not None], rank)
+        return place_boxes(boxes.dims, every, labels, grid, rank, as_listed=boxes.as_listed)
+
+    def find_uncovered(self, boxes: LabelBoxes, saved: Member, recipe: Recipe) -> list[int]:
+        """Return the files that give cells which the archive does not have from them."""
+        if all(self.saved[row] < 0 for row in boxes.numbers):
+            return []
+        before = self._givers_before(boxes, saved, recipe)
+        if before is None:
+            return [row for row in boxes.numbers if self.scanned[row] < 0]
         owner = self._in_grid(before.owner, boxes, saved)
         giver = np.append(np.array([self.saved[row] for row in boxes.numbers]), -1)[boxes.owner]
-        held = np.append(np.array(every), -1)[owner]
+        held = np.append(np.array(before.numbers), -1)[owner]
         is_scanned = np.append(np.array([self.scanned[row] >= 0 for row in boxes.numbers]), True)[boxes.owner]
         missing = np.unique(boxes.owner[(giver != held) & ~is_scanned])
         return [boxes.numbers[box] for box in missing.tolist()]
+
+    def find_followed(
+        self, boxes: LabelBoxes, saved: Member, recipe: Recipe, found: Sequence[Member], rules: CombineRules
+    ) -> set[int]:
+        """Return files of which more is needed than their cells, as a file that gave cells gives none any more.
+
+        That is the file that gives what is not joined, and tells what the others are like; if they are not alike,
+        all that give cells.
+        """
+        before = self._givers_before(boxes, saved, recipe)
+        if before is None:
+            return set()
+        gave = {before.numbers[box] for box in np.unique(before.owner[before.owner >= 0]).tolist()}
+        giving = {boxes.numbers[box] for box in np.unique(boxes.owner[boxes.owner >= 0]).tolist()}
+        if gave <= {self.saved[row] for row in giving if self.scanned[row] < 0}:
+            return set()
+        first = boxes.numbers[boxes.first_giver()]
+        if self.scanned[first] < 0:
+            return {first}
+        names = self.names[first]
+        whole = _restore_types(_of_group(saved, names), recipe, names)
+        is_first_unchanged = self.saved[first] >= 0  # of a file that is new nothing is known of what was
+        alike = is_first_unchanged and not rules.merges_attributes and len(giving) > 1
+        if alike and is_alike(whole, found[self.scanned[first]], boxes.dims, rules):
+            return set()
+        return giving
 
     @staticmethod
     def _in_grid(owner: npt.NDArray[np.int32], boxes: LabelBoxes, saved: Member) -> npt.NDArray[np.int32]:

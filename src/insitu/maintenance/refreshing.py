@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.combining.failures import drop_failures
 from insitu.combining.file_names import one_location
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
-from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
-from insitu.maintenance.change_trees import combine_anew
+from insitu.maintenance.change_files import change_files, files_of
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
-from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
 from insitu.open_options import CombineOptions, ScanOptions
 from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
-from insitu.scanning.scan_member import Job, make_loader, scan_tree
+from insitu.scanning.scan_member import Job, scan_tree
 from insitu.sources.listing import local_path
 
 if TYPE_CHECKING:
@@ -74,10 +71,11 @@ def refresh(
     recipe = update.recipe(Recipe) if update is not None else Recipe()
     checked = {finding.source.url for finding in report.findings}  # of what is shadowed wholly nothing is used
     shadowed: set[str] = set()
-    if recipe.placed is not None:
+    if recipe.placed is not None or recipe.shadowed:
         from insitu.maintenance.change_placed import changed_files  # imports xarray and pandas
 
-        shadowed = set(changed_files(recipe, storage_options, among=set(recipe.files) - checked))
+        unchecked = {*recipe.files, *recipe.shadowed} - checked
+        shadowed = set(changed_files(recipe, storage_options, among=unchecked))
     if not suspects and not shadowed:
         return report
     for finding in report.stale:
@@ -91,22 +89,26 @@ def refresh(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
+    fresh, document = dict(scan_tree(url, job)), None
     is_combined_tree = recipe.options.scan.tree and (
         len(recipe.files) > 1 or (recipe.files and recipe.options.combine != CombineOptions())
     )
     try:
-        fresh = dict(combine_anew(recipe.files, recipe, storage_options).walk()) if is_combined_tree else {}
-        document = None
-        for path, member in () if is_combined_tree else scan_tree(url, job):
-            if not path and recipe.placed is not None:
-                from insitu.maintenance.change_placed import refresh_placed
-
-                done = refresh_placed(member, recipe, changed, storage_options, url)
-                fresh[path], document = done.member, done.recipe.to_document()
-                continue
-            fresh[path] = _rescan_group(member, path, changed, recipe, job)
-            if not known and fresh[path] is not member:
-                fresh[path] = _keep_saved_variables(fresh[path], member, changed)
+        if is_combined_tree or recipe.placed is not None:
+            whole, made = change_files(fresh[""], recipe, recipe.files, changed, storage_options, url)
+            fresh |= dict(whole.walk())
+            document = made.to_document()
+        else:
+            for path, member in list(fresh.items()):
+                tree_of_group, own = tree_from_member(member), _recipe_of_group(recipe, path)
+                used = changed.intersection(FileLayout.of(tree_of_group).spans)
+                if not used and not (shadowed and not path):
+                    continue
+                fresh[path], made = change_files(member, own, files_of(tree_of_group, own), used, storage_options, url)
+                if not known:
+                    fresh[path] = _keep_saved_variables(fresh[path], member, changed)
+                elif not path:
+                    document = replace(recipe, shadowed=made.shadowed).to_document()
         renewed = nest_groups({path: tree_from_member(member) for path, member in fresh.items()})
         if update is None:
             how: dict[str, Any] = {"relative": True} if names.has_relative else {}
@@ -137,27 +139,12 @@ def _findings_without_identity(report: CheckReport) -> list[Any]:
     ]
 
 
-def _rescan_group(member: Member, path: str, changed: Collection[str], recipe: Recipe, job: Job) -> Member:
-    """Return one group with its changed files scanned again."""
-    load = make_loader(job.scan.storage_options)
-    layout = FileLayout.of(tree_from_member(member))
-    renewable = [url for url in layout.spans if url in changed]
-    if not renewable:
-        return member
+def _recipe_of_group(recipe: Recipe, path: str) -> Recipe:
+    """Return how one group of a file, or of files that are joined group by group, is scanned and combined."""
     saved = recipe.options.scan
     where = "/".join(part for part in ((saved.group or "").strip("/"), path) if part) or None
-    variables = saved.variables if not path else None
-    job = replace(job, scan=replace(job.scan, group=where, format=saved.format, variables=variables))
-    combine, dim = recipe.options.combine, layout.joined_dim()
-    if dim is None or recipe.files or combine.pad or isinstance(combine.concat_dim, Mapping):
-        # The files are not simply joined one after another: scan and combine all of them again.
-        urls = recipe.files or layout.urls_in_order(layout.joined_dim(padded=combine.pad))
-        whole = combine_again(urls, recipe, job)
-    else:
-        scanned = drop_failures(scan_many(renewable, job), job.scan.errors)
-        added = [(layout.spans[url][dim][0], renewed) for url, renewed in zip(renewable, scanned, strict=True)]
-        whole = rebuild(member, dim, layout.ranges_without(dim, renewable), added, recipe, load)
-    return _with_computed_variables(whole, member, layout)
+    options = recipe.options.replace(group=where, variables=saved.variables if not path else None, tree=False)
+    return replace(recipe, options=options)
 
 
 def _keep_saved_variables(renewed: Member, before: Member, changed: Collection[str]) -> Member:
@@ -205,28 +192,3 @@ def _file_order(array: VirtualArray) -> npt.NDArray[np.intp]:
         urls = [tile.chunks.sources[number].url for number in np.asarray(rows.source)[stored].tolist()]
         places += list(zip(urls, np.asarray(rows.offset)[stored].tolist(), strict=True))
     return np.argsort(sorted(range(len(places)), key=places.__getitem__))
-
-
-def _with_computed_variables(whole: Member, before: Member, layout: FileLayout) -> Member:
-    """Return a renewed group with the variables that no file holds: they were computed before
-    saving.
-    """
-    lost = [name for name in before.variables if name not in whole.variables]
-    for name in lost:
-        data = before.variables[name].data
-        if isinstance(data, VirtualArray) and data.sources:
-            raise StaleSourceError(
-                f"the file no longer has the variable {name!r}", url=data.sources[0].url, hint=COMBINE_ANEW
-            )
-        sizes = before.variables[name].sizes
-        if any(whole.sizes.get(dim, length) != length for dim, length in sizes.items()):
-            raise StaleSourceError(
-                f"{name!r} was computed when the archive was saved, and no longer has the right shape",
-                url=next(iter(layout.spans)),
-                hint=COMBINE_ANEW,
-            )
-    rest = {name: before.variables[name] for name in lost}
-    coords = whole.coords | {name for name in lost if name in before.coords}
-    order = [*(name for name in before.variables if name in whole.variables), *whole.variables]
-    variables = {name: whole.variables[name] for name in dict.fromkeys(order)}
-    return whole.with_variables({**variables, **rest}, coords)

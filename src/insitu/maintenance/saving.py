@@ -66,13 +66,13 @@ def save_tree(
 
 def _recipe_document(recipe: Recipe | None, tree: VirtualGroup) -> dict[str, Any] | None:
     """Return a recipe as JSON holds it. Its files are left out if the sources of the tree name
-    them; not of a tree of groups, some of which some files may lack.
+    them, and their parts say their order; not of a tree of groups, some of which some files may lack.
     """
     if recipe is None:
         return None
     if tree.groups and recipe.options.scan.variables is None:
         recipe = replace(recipe, options=recipe.options.replace(tree=True))
-    elif recipe.placed is None and recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
+    elif not recipe.needs_order and recipe.files and set(recipe.files) == {source.url for source in tree.sources}:
         recipe = replace(recipe, files=())
     return recipe.to_document()
 

@@ -104,26 +104,33 @@ class InsituAccessor:
         """Return the table of the files behind it: see `files`; `recipe` is how they were combined."""
         from insitu.combining.file_list import list_files
 
-        indexes = self._dataset.indexes
+        return list_files(self._stored_group(), self._find_labels, recipe)
 
-        def labels(dim: str) -> Any:
-            return indexes[dim].to_numpy() if dim in indexes else None
-
+    def _stored_group(self) -> VirtualGroup:
+        """Return the arrays that are stored, with their dimensions."""
         arrays = {}
         for name, lazy in self._lazy():
             dims = tuple(map(str, self._dataset.variables[dataset_name(name)].dims))
             if lazy.is_stored:
                 arrays[name] = _with_dims_and_attributes(lazy.array, dims, {})
-        return list_files(VirtualGroup(arrays), labels, recipe)
+        return VirtualGroup(arrays)
+
+    def _find_labels(self, dim: str) -> Any:
+        indexes = self._dataset.indexes
+        return indexes[dim].to_numpy() if dim in indexes else None
 
     @property
-    def missing(self) -> dict[str, Any]:
-        """The labels along each dimension that were expected (`expect=`), and that no file has."""
+    def missing(self) -> dict[Any, Any]:
+        """The labels along each dimension that were expected (`expect=`), and that no file has.
+
+        Of forecasts also what their runs lack: `missing["time", "step"]` is a `pandas.MultiIndex` of the
+        runs and lead times that no file has.
+        """
         from insitu.combining.file_list import list_missing
 
-        indexes, origin = self._dataset.indexes, self.origin
+        origin = self.origin
         recipe = None if origin is None or not origin.is_unchanged(self._dataset) else origin.archive.recipe_to_save()
-        return list_missing(lambda dim: indexes[dim].to_numpy() if dim in indexes else None, recipe)
+        return list_missing(self._stored_group(), self._find_labels, recipe)
 
     def group(self) -> VirtualGroup:
         """Return the virtual arrays as a group, with names, dimensions and attributes."""

@@ -102,8 +102,7 @@ class InsituTreeAccessor:
     def files(self) -> dict[str, pandas.DataFrame]:
         """The files of each group that has chunks, by its path: some files may lack a group.
 
-        Tables as `ds.insitu.files`, with the labels that a group inherits. Where files may overlap,
-        how many labels each has, and how many of these others give, is missing.
+        Tables as `ds.insitu.files`, with the labels that a group inherits.
         """
         recipe, found = None, {}
         if self._is_unchanged():
