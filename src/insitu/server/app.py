@@ -153,7 +153,13 @@ def create_app(settings: Settings, worker: Worker | None = None) -> ASGIApp:
         exception_handlers={HTTPException: _http_error_response, Exception: _internal_error_response},
     )
     app.router.redirect_slashes = False
-    guarded = GuardedApp(AccessMiddleware(app, state), loopback_only=bool(settings.archives))
+    in_notebook = settings.in_notebook and bool(settings.tokens)
+    guarded = GuardedApp(
+        AccessMiddleware(app, state),
+        loopback_only=bool(settings.archives) and not in_notebook,
+        shares_zarr=not settings.archives,
+        in_notebook=in_notebook,
+    )
     return RequestLogMiddleware(guarded, state, spans)
 
 

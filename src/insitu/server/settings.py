@@ -103,6 +103,10 @@ class Settings:
     user who started it. Sources are opened as the user's own programs open them, whatever an archive
     refers to; and websites of others are kept out.
     """
+    in_notebook: bool = False
+    """Whether the page stands in a frame of a notebook, perhaps behind a proxy that has a name of its own. Only with a
+    token: it keeps others out, whatever name the browser knows the server by.
+    """
 
     def to_json(self) -> str:
         """Return the settings as JSON."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from insitu.errors import AccessError, InsituError, NotFoundError, SourceError, UnsupportedError
@@ -31,6 +32,8 @@ class FolderListing(NamedTuple):
 
     folders: list[str]
     files: list[str]
+    sizes: Mapping[str, int] = MappingProxyType({})
+    """Bytes of files, where the listing of a store tells them along with the names."""
 
 
 def local_path(url: str) -> str | None:
@@ -85,7 +88,9 @@ def list_folder(url: str, storage_options: Mapping[str, Any] | None = None) -> F
     files, inner = _fsspec_filesystem(base, storage_options)
     rows = _call_fsspec(lambda: files.ls(inner, detail=True), base) or []
     names = sorted((row["name"].rstrip("/").rsplit("/", 1)[-1], row["type"] == "directory") for row in rows)
-    return FolderListing([name for name, folder in names if folder], [name for name, folder in names if not folder])
+    sizes = {row["name"].rsplit("/", 1)[-1]: int(row["size"]) for row in rows if row.get("size") is not None}
+    folders, found = ([name for name, folder in names if folder is wanted] for wanted in (True, False))
+    return FolderListing(folders, found, sizes)
 
 
 def list_all_objects(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, int] | None:
@@ -116,14 +121,16 @@ def list_bucket_folder(address: Address, url: str, options: Mapping[str, Any]) -
     if has_access_policy():
         below = _list_pages(bucket, address, options, prefix or "", "/")
         names = sorted(name.rstrip("/").rsplit("/", 1)[-1] for page in below for name in page.folders)
-        return FolderListing(names, sorted(key.rsplit("/", 1)[-1] for page in below for key, _ in page.files))
+        found = {key.rsplit("/", 1)[-1]: size for page in below for key, size in page.files}
+        return FolderListing(names, sorted(found), found)
     answer = _call_bucket(
         lambda: bucket.call_with_retries(lambda store: obstore.list_with_delimiter(store, prefix), redact_url(url)), url
     )
     if answer is None:
         return FolderListing([], [])
     folders = sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in answer["common_prefixes"])
-    return FolderListing(folders, sorted(row["path"].rsplit("/", 1)[-1] for row in answer["objects"]))
+    found = {row["path"].rsplit("/", 1)[-1]: int(row["size"]) for row in answer["objects"]}
+    return FolderListing(folders, sorted(found), found)
 
 
 def list_bucket_objects(address: Address, url: str, options: Mapping[str, Any]) -> dict[str, int]:

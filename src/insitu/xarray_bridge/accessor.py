@@ -16,6 +16,7 @@ import xarray
 
 from insitu import maintenance
 from insitu.archive import Archive
+from insitu.combining.file_names import absolute_path
 from insitu.errors import UnsupportedError
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
     from insitu.xarray_bridge.forecast_views import Forecasts
     from insitu.xarray_bridge.grouped_accessor import Grouped
+    from insitu.xarray_bridge.notebook_explorer import ExplorerFrame
     from insitu.xarray_bridge.weighted_accessor import Weighted
 
 __all__ = ["InsituAccessor"]
@@ -526,6 +528,51 @@ class InsituAccessor:
 
             return quantile(self._dataset, q, dim, skipna=skipna, keep_attrs=keep_attrs)
         return self._dataset.quantile(q, dim, skipna=skipna, keep_attrs=keep_attrs)
+
+    def explore(
+        self,
+        shown: str | None = None,
+        index: Mapping[str, int] | None = None,
+        *,
+        height: int = 760,
+        proxy: str | None = None,
+    ) -> ExplorerFrame:
+        """Show the dataset, as it is selected, on the explorer's page in the notebook.
+
+        A server for it runs in a process of its own, reachable from this machine only, with a token of its own. It ends
+        with this process, or by `close()` of what is returned. On JupyterHub the page is reached through
+        jupyter-server-proxy.
+
+        Parameters
+        ----------
+        shown
+            The variable that is shown first, or a formula: `"tas - 273.15"`. Variables that were computed are not
+            shown, because references hold stored values only: give the formula.
+        index
+            Position along dimensions.
+        height
+            Of the frame, in pixels.
+        proxy
+            The address under which a browser reaches a port of this machine, with `{port}` in it, where that is not
+            found out: `https://notebooks.example.org/proxy/{port}/`.
+
+        Returns
+        -------
+        ExplorerFrame
+            The frame as the result of the cell. `url` is the page, with the token.
+
+        Examples
+        --------
+        >>> ds.isel(time=slice(0, 12)).insitu.explore("tas - 273.15")  # doctest: +SKIP
+        """
+        from insitu.xarray_bridge.notebook_explorer import explore_dataset
+
+        origin, address = self.origin, None
+        if origin is not None and origin.is_unchanged(self._dataset) and len(origin.archive.urls) == 1:
+            (only,) = origin.archive.urls
+            plain = isinstance(only, str) and origin.archive.location is not None
+            address = absolute_path(only) if plain and not self._options(None) else None
+        return explore_dataset(self._dataset, shown, index or {}, address, self._options(None), height, proxy)
 
     def best(self, as_of: Any = None) -> xarray.Dataset:
         """Return for every valid time the newest run of a forecast collection that has it.

@@ -22,7 +22,7 @@ def _run(folder: Path, module: str, code: str) -> Any:
     if node is None:
         pytest.skip("no node here")
     (folder / "module.mjs").write_bytes((PAGE / module).read_bytes())
-    script = f'import * as module from "./module.mjs"; console.log(JSON.stringify({code}));'
+    script = f'import fs from "node:fs"; import * as module from "./module.mjs"; console.log(JSON.stringify({code}));'
     (folder / "run.mjs").write_text(script, encoding="utf-8")
     done = subprocess.run([node, "run.mjs"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -95,3 +95,32 @@ def test_pairs_lie_on_one_grid(tmp_path: Path) -> None:
     archive = json.dumps({"groups": [{"variables": variables}]})
     code = f"module.vectorPairs({archive}, 'lat', 'lon').map(({{ u, v }}) => [u.path, v.path])"
     assert _run(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
+
+
+def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
+    """Frames of few colours come back exactly; those of many are close."""
+    image = pytest.importorskip("PIL.Image", reason="no Pillow here")
+    random = np.random.default_rng(4)
+    few = random.integers(0, 32, (40, 3), dtype=np.uint8) * 8
+    frames = few[random.integers(0, len(few), (3, 90, 130))]
+    frames[0, :40] = frames[0, 0, 0]  # long runs, too
+    for made, name in ((frames, "few.gif"), (random.integers(0, 256, (2, 90, 130, 3), dtype=np.uint8), "many.gif")):
+        rgba = np.concatenate([made, np.full((*made.shape[:3], 1), 255, np.uint8)], axis=-1)
+        (tmp_path / "frames.bin").write_bytes(rgba.tobytes())
+        code = f"""(() => {{
+            const data = fs.readFileSync("frames.bin");
+            const frames = Array.from({{ length: {len(made)} }}, (_, at) =>
+                ({{ width: 130, height: 90, data: data.subarray(at * 46800, (at + 1) * 46800) }}));
+            fs.writeFileSync("{name}", module.encodeGif(frames, 20));
+            return null;
+        }})()"""
+        _run(tmp_path, "gif.js", code)
+        with image.open(tmp_path / name) as found:
+            assert (found.n_frames, found.size, found.info["duration"]) == (len(made), (130, 90), 200)
+            for number, frame in enumerate(made):
+                found.seek(number)
+                pixels = np.asarray(found.convert("RGB")).astype(int)
+                if name == "few.gif":
+                    np.testing.assert_array_equal(pixels, frame)
+                else:
+                    assert np.abs(pixels - frame).mean() < 40

@@ -64,6 +64,7 @@ def test_a_bucket_with_the_keys_of_the_user(endpoint: str, tmp_path: Path) -> No
         (deep,) = listing.json("list", folder=top["url"])["entries"]
         found = listing.json("list", folder=deep["url"])
         assert [entry["name"] for entry in found["entries"]] == ["v_2000.nc", "v_2001.nc"]
+        assert [entry["bytes"] for entry in found["entries"]] == [len(file_of(2000)), len(file_of(2001))]
         assert listing.json("list", search="2001")["entries"] == [found["entries"][1]]
         file = Explorer(server, found["entries"][1]["url"])
         np.testing.assert_array_equal(file.picture("field", variable="v").arrays["values"], np.full((40, 50), 2001.0))

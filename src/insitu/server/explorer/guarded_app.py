@@ -25,6 +25,10 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 """Headers of the page and of everything under `/explorer`."""
+NOTEBOOK_FRAMES = "frame-ancestors http://localhost:* http://127.0.0.1:* https: vscode-webview: vscode-file:"
+"""Who may show the page of a notebook's server in a frame. Without the token, which the notebook gives to its own frame
+only, a frame shows nothing but the question for it.
+"""
 SHARED_HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "Content-Range, Content-Length, ETag",
@@ -45,10 +49,21 @@ class GuardedApp:
         The application.
     loopback_only
         Whether requests to other names than those of this machine are refused.
+    shares_zarr
+        Whether any website may read the Zarr view; by default unless requests are for this machine only.
+    in_notebook
+        Whether pages of notebooks may show the page in a frame.
     """
 
-    def __init__(self, app: ASGIApp, *, loopback_only: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, *, loopback_only: bool, shares_zarr: bool | None = None, in_notebook: bool = False
+    ) -> None:
         self.app, self.loopback_only = app, loopback_only
+        self.shares_zarr = not loopback_only if shares_zarr is None else shares_zarr
+        self.headers = SECURITY_HEADERS
+        if in_notebook:
+            policy = SECURITY_HEADERS["Content-Security-Policy"].replace("frame-ancestors 'none'", NOTEBOOK_FRAMES)
+            self.headers = {**SECURITY_HEADERS, "Content-Security-Policy": policy}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -70,12 +85,12 @@ class GuardedApp:
         path = scope["path"]
         explorer = path == "/" or path.startswith("/explorer")
         # What `insitu explore` shows is for its user only.
-        shared = path.startswith("/zarr") and not self.loopback_only
+        shared = path.startswith("/zarr") and self.shares_zarr
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start" and (explorer or shared):
                 headers = MutableHeaders(scope=message)
-                headers.update(SECURITY_HEADERS if explorer else SHARED_HEADERS)
+                headers.update(self.headers if explorer else SHARED_HEADERS)
                 if explorer:
                     headers.setdefault("Cache-Control", "private, no-cache")
             await send(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -165,7 +165,7 @@ class _Lister:
                 continue
             entry = self._file(name, f"{folder.rstrip('/')}/{quote(name) if quoted else name}")
             if entry.format is not None:
-                yield entry
+                yield entry if entry.bytes is not None else replace(entry, bytes=names.sizes.get(name))
 
     def _file(self, name: str, url: str) -> Entry:
         """Return the entry of a file, without a format if it is no archive."""

@@ -17,6 +17,7 @@
  *
  * @typedef {object} State
  * @property {string} [folder] folder that is listed
+ * @property {string} [sort] column that a listing is ordered by; after a minus, the other way round
  * @property {string} [search] part of the names that are listed
  * @property {string} [url] archive that is open
  * @property {string} [group] path of the group that is shown

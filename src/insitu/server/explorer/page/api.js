@@ -19,8 +19,26 @@ export class ApiError extends Error {
   }
 }
 
+// Browsers may deny storage to a page in a frame of another site: then the token is kept for as long as the page is.
+const memory = { token: /** @type {string | null} */ (null) };
+
 /** Return the token of this browser tab, or null. */
-export const token = () => sessionStorage.getItem(TOKEN);
+export function token() {
+  try {
+    return sessionStorage.getItem(TOKEN) ?? memory.token;
+  } catch {
+    return memory.token;
+  }
+}
+
+/** Take the token out of the address, where a notebook puts it for its own frame: no link shall hold it. */
+export function takeTokenFromAddress() {
+  const parts = location.hash.slice(1).split("&");
+  const given = parts.find((part) => part.startsWith("token="));
+  if (!given) return;
+  keepToken(decodeURIComponent(given.slice("token=".length)));
+  history.replaceState(null, "", `#${parts.filter((part) => part !== given).join("&")}`);
+}
 
 /**
  * Keep a token for as long as the tab is open; null forgets it.
@@ -28,8 +46,13 @@ export const token = () => sessionStorage.getItem(TOKEN);
  * @param {string | null} text
  */
 export function keepToken(text) {
-  if (text) sessionStorage.setItem(TOKEN, text);
-  else sessionStorage.removeItem(TOKEN);
+  memory.token = text;
+  try {
+    if (text) sessionStorage.setItem(TOKEN, text);
+    else sessionStorage.removeItem(TOKEN);
+  } catch {
+    // It stays in memory.
+  }
 }
 
 /**

@@ -6,8 +6,7 @@ import { themeColour } from "./theme.js";
 
 /** @import { Variable } from "./archive.js" */
 /** @import { Parameters } from "./api.js" */
-/** @import { Picture } from "./picture.js" */
-/** @import { ColourBar } from "./colour_bar.js" */
+/** @import { FieldView } from "./field_view.js" */
 
 /**
  * Let the browser keep a blob as a file.
@@ -46,18 +45,28 @@ export async function downloadField(format, parameters, variable) {
 }
 
 /**
- * Download the picture with axes, colour bar and caption as PNG.
+ * Download the picture of a view with axes, colour bar, title, caption and source as PNG.
  *
- * @param {object} parts
- * @param {Picture} parts.picture
- * @param {ColourBar} parts.bar
- * @param {string} parts.title
- * @param {string} parts.caption
- * @param {Variable} parts.variable
+ * @param {FieldView} view
  */
-export async function downloadPicture({ picture, bar, title, caption, variable }) {
+export async function downloadPicture(view) {
   // At least twice the pixels of the screen, for papers and slides.
-  const density = Math.max(2, devicePixelRatio || 1);
+  const canvas = await paintPicture(view, Math.max(2, devicePixelRatio || 1));
+  /** @type {Blob | null} */
+  const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  if (!blob) throw new Error("This browser cannot make a picture of this size.");
+  saveBlob(blob, fileName(view.variable, "png"));
+}
+
+/**
+ * Return a canvas with the picture of a view, its axes, colour bar, title, caption and source.
+ *
+ * @param {FieldView} view
+ * @param {number} density pixels for each of the screen
+ */
+export async function paintPicture({ picture, bar, variable, archive, answer, caption }, density) {
+  const units = answer?.header.units ?? variable.units;
+  const title = `${variable.long_name || variable.name}${units && units !== "1" ? ` (${units})` : ""}`;
   const [main, side] = [picture.axes, bar.element].map((svg) => ({
     width: Number(svg.getAttribute("width")),
     height: Number(svg.getAttribute("height")),
@@ -65,9 +74,9 @@ export async function downloadPicture({ picture, bar, title, caption, variable }
   }));
   const head = 44;
   const width = main.width + side.width + 12;
-  const height = head + Math.max(main.height, side.height) + 30;
+  const height = head + Math.max(main.height, side.height) + 46;
   const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width: width * density, height: height * density });
+  Object.assign(canvas, { width: Math.round(width * density), height: Math.round(height * density) });
   const context = contextOf(canvas);
   context.scale(density, density);
   context.fillStyle = themeColour("paper");
@@ -87,11 +96,9 @@ export async function downloadPicture({ picture, bar, title, caption, variable }
   context.drawImage(await rasterOf(side.svg), main.width, head, side.width, side.height);
   context.fillStyle = themeColour("ink-soft");
   context.font = "12px system-ui, sans-serif";
-  context.fillText(caption, 14, height - 12, width - 28);
-  /** @type {Blob | null} */
-  const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-  if (!blob) throw new Error("This browser cannot make a picture of this size.");
-  saveBlob(blob, fileName(variable, "png"));
+  context.fillText((caption.textContent ?? "").split(". Draw")[0], 14, height - 28, width - 28);
+  context.fillText(`Source: ${archive.url}`, 14, height - 11, width - 28);
+  return canvas;
 }
 
 /**

@@ -3,7 +3,8 @@
 import { element } from "./element.js";
 import { downloadField } from "./downloads.js";
 import { errorBox } from "./messages.js";
-import { exportedPlane, fieldParameters } from "./plane.js";
+import { exportedPlane, fieldParameters, planeOf, sizeOf } from "./plane.js";
+import { regionRequests } from "./regions.js";
 import { commandSnippet, curlSnippet, pythonSnippet, snippetBox, zarrSnippet } from "./snippets.js";
 
 /** @import { State } from "./address.js" */
@@ -16,12 +17,16 @@ export class ExportView {
    * @param {Variable} variable
    * @param {boolean} needsToken whether the server asks for a token
    * @param {() => Promise<void>} savePicture downloads the picture as it is on the screen
+   * @param {(onprogress: (done: number, all: number) => void, signal: AbortSignal) => Promise<void>} saveAnimation
    */
-  constructor(archive, variable, needsToken, savePicture) {
+  constructor(archive, variable, needsToken, savePicture, saveAnimation) {
     this.archive = archive;
     this.variable = variable;
     this.needsToken = needsToken;
     this.savePicture = savePicture;
+    this.saveAnimation = saveAnimation;
+    /** @type {AbortController | null} An animation that is under way. */
+    this.animating = null;
     this.element = element("section", { class: "card export", "aria-label": "Take it with you" });
   }
 
@@ -36,6 +41,8 @@ export class ExportView {
     const parameters = isField
       ? fieldParameters(this.archive.url, plane)
       : { url: this.archive.url, variable: this.variable.path };
+    const canAnimate =
+      isField && plane.rest.some((dim) => !plane.over.includes(dim) && sizeOf(this.variable, dim) > 1);
     const problem = element("div", {});
     /**
      * @param {string} text
@@ -59,6 +66,7 @@ export class ExportView {
       );
     const buttons = [
       isField ? save("PNG", () => this.savePicture()) : null,
+      canAnimate ? this.#animationButton(problem) : null,
       isField ? save("NetCDF", () => downloadField("netcdf", parameters, this.variable)) : null,
       isField ? save("CSV", () => downloadField("csv", parameters, this.variable)) : null,
     ];
@@ -69,6 +77,11 @@ export class ExportView {
       ["Command line", commandSnippet(this.archive, plane)],
     ];
     if (isField) entries.push(["curl", curlSnippet(parameters, this.needsToken)]);
+    if (isField && state.regions?.length) {
+      const requests = regionRequests(this.archive.url, planeOf(this.variable, state), state.regions, state.region_line);
+      const lines = requests.map((request, at) => curlSnippet(request, this.needsToken, "region", `region_${at + 1}.nc`));
+      entries.push(["curl, regions", lines.join("")]);
+    }
     this.element.replaceChildren(
       element(
         "div",
@@ -79,5 +92,39 @@ export class ExportView {
       problem,
       snippetBox(entries),
     );
+  }
+
+  /**
+   * Return a button that makes an animation, says how far it is, and stops it.
+   *
+   * @param {HTMLElement} problem where errors are shown
+   */
+  #animationButton(problem) {
+    const button = element(
+      "button",
+      {
+        type: "button",
+        "data-save": "gif",
+        onclick: async () => {
+          if (this.animating) {
+            this.animating.abort();
+            return;
+          }
+          problem.replaceChildren();
+          const controller = (this.animating = new AbortController());
+          try {
+            await this.saveAnimation((done, all) => {
+              button.textContent = `Stop (${done} / ${all})`;
+            }, controller.signal);
+          } catch (error) {
+            problem.replaceChildren(errorBox(error));
+          }
+          this.animating = null;
+          button.textContent = "GIF";
+        },
+      },
+      "GIF",
+    );
+    return button;
   }
 }

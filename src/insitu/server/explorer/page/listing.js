@@ -31,6 +31,14 @@ import { errorBox, LoadingBar } from "./messages.js";
  * @property {string | null} combined pattern of the files that may be one dataset
  */
 
+/** @type {{ key: "name" | "format" | "bytes" | "modified", text: string, className: string | null }[]} */
+const COLUMNS = [
+  { key: "name", text: "Name", className: null },
+  { key: "format", text: "Format", className: null },
+  { key: "bytes", text: "Size", className: "right" },
+  { key: "modified", text: "Changed", className: "when" },
+];
+
 const TYPING = 250; // ms of quiet before a search begins
 
 /** Page that lists one folder, or what a search found below it. */
@@ -38,6 +46,8 @@ export class Listing {
   #latest = new Latest();
   /** @type {string | null} */
   #requestKey = null;
+  /** @type {ListAnswer | null} */
+  #answer = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
@@ -96,12 +106,17 @@ export class Listing {
     if (document.activeElement !== this.search) this.search.value = state.search ?? "";
     const parameters = { folder: state.folder, search: state.search };
     const key = JSON.stringify(parameters);
-    if (key === this.#requestKey) return;
+    if (key === this.#requestKey) {
+      if (this.#answer) this.#draw(this.#answer, state);
+      return;
+    }
+    this.#answer = null;
     this.#requestKey = key;
     this.loading.show("Listing");
     try {
       const answer = await this.#latest.run((signal) => askJson("list", parameters, signal));
       if (!answer) return;
+      this.#answer = answer;
       this.#draw(answer, state);
     } catch (problem) {
       this.#requestKey = null;
@@ -121,7 +136,17 @@ export class Listing {
     if (folder && folder !== parents.at(-1)?.url)
       crumbs.push(element("span", { "aria-current": "page" }, folder.split("/").filter(Boolean).at(-1) ?? folder));
     this.path.replaceChildren(...crumbs);
-    const rows = entries.map((entry) => {
+    const parent = folder ? (parents.at(-1)?.url ?? "") : null;
+    const up =
+      parent === null
+        ? null
+        : element(
+            "tr",
+            {},
+            element("td", {}, element("a", { class: "up", href: parent ? formatState({ folder: parent }) : "#" }, icon("back"), "Up")),
+            ...[1, 2, 3].map(() => element("td", {})),
+          );
+    const rows = sortEntries(entries, state.sort).map((entry) => {
       const isFolder = entry.kind === "folder";
       const link = element(
         "a",
@@ -141,9 +166,17 @@ export class Listing {
     const head = element(
       "tr",
       {},
-      ["Name", "Format", "Size", "Changed"].map((text, at) =>
-        element("th", { scope: "col", class: at === 2 ? "right" : at === 3 ? "when" : null }, text),
-      ),
+      COLUMNS.map(({ key, text, className }) => {
+        const order = state.sort === key ? "ascending" : state.sort === `-${key}` ? "descending" : null;
+        const next = order === null ? key : order === "ascending" ? `-${key}` : null;
+        const button = element(
+          "button",
+          { type: "button", class: "quiet sort", onclick: () => changeState({ sort: next }, { replace: true }) },
+          text,
+          order ? (order === "ascending" ? " ▲" : " ▼") : "",
+        );
+        return element("th", { scope: "col", class: className, "aria-sort": order }, button);
+      }),
     );
     this.body.replaceChildren(
       combined
@@ -158,8 +191,11 @@ export class Listing {
             element("code", { class: "muted" }, combined),
           )
         : "",
+      rows.length || up
+        ? element("table", { class: "entries" }, element("thead", {}, head), element("tbody", {}, up, rows))
+        : "",
       rows.length
-        ? element("table", { class: "entries" }, element("thead", {}, head), element("tbody", {}, rows))
+        ? ""
         : element(
             "p",
             { class: "muted" },
@@ -180,6 +216,25 @@ export class Listing {
   close() {
     this.#latest.stop();
   }
+}
+
+/**
+ * Return entries in the order of a column; what has nothing there comes last.
+ *
+ * @param {Entry[]} entries
+ * @param {string} [sort] the column, with a minus before it for the other direction; without it, as they came
+ */
+function sortEntries(entries, sort) {
+  const column = COLUMNS.find(({ key }) => key === sort?.replace("-", ""));
+  if (!column || !sort) return entries;
+  const sign = sort.startsWith("-") ? -1 : 1;
+  return [...entries].sort((one, other) => {
+    const [a, b] = [one[column.key], other[column.key]];
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    const order =
+      typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+    return sign * order;
+  });
 }
 
 /** @param {string | null} modified */

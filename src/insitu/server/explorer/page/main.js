@@ -1,6 +1,6 @@
 // The page: shows what the address says, asks for a token, notices when the server is gone.
 
-import { ApiError, askJson, followProblems, keepToken, Latest, token } from "./api.js";
+import { ApiError, askJson, followProblems, keepToken, Latest, takeTokenFromAddress, token } from "./api.js";
 import { changeState, followState, formatState, readState, startAddress } from "./address.js";
 import { openArchive } from "./archive.js";
 import { DatasetTree, shortName } from "./dataset_tree.js";
@@ -279,6 +279,7 @@ function askServer() {
   return askJson("server");
 }
 
+takeTokenFromAddress();
 // A server that is gone is waited for; the banner says so.
 new Explorer().start().catch((problem) => {
   if (!(problem instanceof ApiError)) throw problem;

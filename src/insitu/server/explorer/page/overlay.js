@@ -47,6 +47,8 @@ export class Overlay {
     this.ondrawn = ondrawn;
     this.onproblem = onproblem;
     this.text = "";
+    /** @type {Promise<unknown>} Done once what was asked for last is drawn. */
+    this.pending = Promise.resolve();
     this.contours = choice("Contour lines of", [], "", (path) => changeState({ contours: path }));
     this.arrows = choice("Arrows of", [], "", (pair) => changeState({ arrows: pair }));
     this.elements = [labelled("Contours", this.contours), labelled("Arrows", this.arrows)];
@@ -77,8 +79,7 @@ export class Overlay {
     const lines = contours ? [{ ...parameters(room.height / 4, room.width / 4), variable: contours }] : [];
     const coarse = parameters(room.height / ARROW_SPACE, room.width / ARROW_SPACE);
     const components = u && v ? [u, v].map((path) => ({ ...coarse, variable: path })) : [];
-    this.#load("contours", lines);
-    this.#load("arrows", components);
+    this.pending = Promise.all([this.#load("contours", lines), this.#load("arrows", components)]);
   }
 
   /**

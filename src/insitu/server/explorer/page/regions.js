@@ -181,9 +181,12 @@ export class Regions {
       this.#shownKey = "";
       return;
     }
-    const rest = plane.rest.filter((dim) => sizeOf(this.variable, dim) > 1);
-    const along = chosen && rest.includes(chosen) ? chosen : (rest[0] ?? null);
-    const requests = regions.map((region) => this.#request(plane, region, along));
+    const { rest, along } = lineDimension(plane, chosen);
+    const requests = regions.map((region, at) =>
+      region.point && along !== null
+        ? { route: "line", parameters: lineParameters(this.url, plane, region.point, along) }
+        : { route: "region", parameters: regionRequests(this.url, plane, regions, chosen)[at] },
+    );
     const key = JSON.stringify(requests);
     this.#drawChips(rest, along);
     if (key === this.#shownKey) return;
@@ -202,23 +205,6 @@ export class Regions {
       this.table.replaceChildren(errorBox(problem, () => this.update(plane, regions, chosen)));
     }
     this.element.setAttribute("aria-busy", "false");
-  }
-
-  /**
-   * @param {FieldPlane} plane
-   * @param {Region} region
-   * @param {string | null} along
-   * @returns {{ route: string, parameters: Parameters }}
-   */
-  #request({ y, x, rest, index }, region, along) {
-    const others = Object.fromEntries(rest.filter((dim) => dim !== along).map((dim) => [dim, index[dim] ?? 0]));
-    const shared = { url: this.url, variable: this.variable.path };
-    if (!region.point) return { route: "region", parameters: { ...shared, y, x, ...region, along, index: others } };
-    const [row, column] = region.point;
-    // A point without another dimension is a region of one cell.
-    if (along === null)
-      return { route: "region", parameters: { ...shared, y, x, box: [row, row + 1, column, column + 1], index: others } };
-    return { route: "line", parameters: { ...shared, dim: along, index: { ...others, [y]: row, [x]: column } } };
   }
 
   /**
@@ -364,6 +350,48 @@ export class Regions {
     this.#latest.stop();
     this.#clear();
   }
+}
+
+/**
+ * Return the dimensions that lines may run along, and the one that they do.
+ *
+ * @param {FieldPlane} plane
+ * @param {string} [chosen]
+ */
+function lineDimension({ rest, variable }, chosen) {
+  const long = rest.filter((dim) => sizeOf(variable, dim) > 1);
+  return { rest: long, along: chosen && long.includes(chosen) ? chosen : (long[0] ?? null) };
+}
+
+/**
+ * Return the parameters of `api/region` for regions; a point is a region of one cell.
+ *
+ * @param {string} url
+ * @param {FieldPlane} plane
+ * @param {Region[]} regions
+ * @param {string} [chosen] dimension of the lines
+ * @returns {Parameters[]}
+ */
+export function regionRequests(url, plane, regions, chosen) {
+  const { along } = lineDimension(plane, chosen);
+  const { y, x, rest, index, variable } = plane;
+  const others = Object.fromEntries(rest.filter((dim) => dim !== along).map((dim) => [dim, index[dim] ?? 0]));
+  return regions.map(({ point, ...region }) => {
+    const cell = point ? { box: [point[0], point[0] + 1, point[1], point[1] + 1] } : {};
+    return { url, variable: variable.path, y, x, ...region, ...cell, along, index: others };
+  });
+}
+
+/**
+ * @param {string} url
+ * @param {FieldPlane} plane
+ * @param {[number, number]} point
+ * @param {string} along
+ * @returns {Parameters}
+ */
+function lineParameters(url, { y, x, rest, index, variable }, [row, column], along) {
+  const others = Object.fromEntries(rest.filter((dim) => dim !== along).map((dim) => [dim, index[dim] ?? 0]));
+  return { url, variable: variable.path, dim: along, index: { ...others, [y]: row, [x]: column } };
 }
 
 /** @param {number} at */

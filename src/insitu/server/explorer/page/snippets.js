@@ -141,10 +141,12 @@ export function commandSnippet(archive, plane) {
  *
  * @param {Parameters} parameters
  * @param {boolean} needsToken
+ * @param {string} [route]
+ * @param {string} [file] that is written
  */
-export function curlSnippet(parameters, needsToken) {
+export function curlSnippet(parameters, needsToken, route = "download", file = "field.nc") {
   const header = needsToken ? ` -H "Authorization: Bearer $INSITU_TOKEN"` : "";
-  return `curl -f${header} -o field.nc ${shell(address("download", { ...parameters, format: "netcdf" }).href)}\n`;
+  return `curl -f${header} -o ${file} ${shell(address(route, { ...parameters, format: "netcdf" }).href)}\n`;
 }
 
 /**

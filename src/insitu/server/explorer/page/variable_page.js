@@ -1,6 +1,7 @@
 // Page of one variable: what it is, and tabs for values, chunks, attributes.
 
 import { changeState } from "./address.js";
+import { downloadAnimation } from "./animation.js";
 import { ChunkView } from "./chunk_view.js";
 import { downloadPicture } from "./downloads.js";
 import { element } from "./element.js";
@@ -64,7 +65,13 @@ export class VariablePage {
       ),
     );
     this.panel = element("div", { id: "panel", role: "tabpanel", tabindex: "-1" });
-    this.export = new ExportView(archive, variable, needsToken, () => this.#savePicture());
+    this.export = new ExportView(
+      archive,
+      variable,
+      needsToken,
+      () => this.#savePicture(),
+      (onprogress, signal) => this.#saveAnimation(onprogress, signal),
+    );
     this.element = element(
       "main",
       { class: "variable-page", id: "main" },
@@ -173,14 +180,15 @@ export class VariablePage {
   async #savePicture() {
     const view = this.#view;
     if (!(view instanceof FieldView)) throw new Error(`There is no picture of ${this.variable.name}.`);
-    const { variable } = this;
-    await downloadPicture({
-      picture: view.picture,
-      bar: view.bar,
-      title: variable.long_name || variable.name,
-      caption: (view.caption.textContent ?? "").split(". Draw")[0],
-      variable,
-    });
+    await downloadPicture(view);
+  }
+
+  /**
+   * @param {(done: number, all: number) => void} onprogress
+   * @param {AbortSignal} signal
+   */
+  async #saveAnimation(onprogress, signal) {
+    if (this.#view instanceof FieldView) await downloadAnimation(this.#view, onprogress, signal);
   }
 
   /** Ask again. */
