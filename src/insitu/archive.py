@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from insitu.combining.combine import CombineFound
     from insitu.combining.scan_journal import Journal
     from insitu.combining.survey import Survey
-    from insitu.copying import Advice, Chunks, CopyPlan, CopyReport, Pattern
+    from insitu.copying import Advice, Chunks, CopyPlan, CopyReport, Pattern, SplitPlan
     from insitu.maintenance.compacting import CompactReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
@@ -493,7 +493,7 @@ class Archive:
         isel: Mapping[str, Any] | None = None,
         dry_run: bool = False,
         **how: Any,
-    ) -> CopyReport | CopyPlan:
+    ) -> CopyReport | CopyPlan | SplitPlan:
         """Copy the archive into a native store or file, in chunks of another grid.
 
         The target appears whole or not at all. An interrupted copy goes on where it was if the same one is started
@@ -502,7 +502,8 @@ class Archive:
         Parameters
         ----------
         target
-            A path or URL that ends in `.zarr`, `.icechunk` or `.nc`.
+            A path or URL that ends in `.zarr`, `.icechunk` or `.nc`; or a pattern of several:
+            `"tas_{time:%Y}.nc"`, `"{variable}.zarr"`.
         chunks
             Lengths by dimension (-1: the whole dimension), or what the copy is for: `"series"`, `"maps"`, `"both"`,
             `"auto"`. None: as in the source.
@@ -513,12 +514,14 @@ class Archive:
         dry_run
             Whether only the plan is returned: passes, bytes, memory, disk, an estimate of the time.
         **how
-            `shards`, `codec`, `memory`, `zarr_format`, `overwrite`, `verify`, `repack`, `commit_every`,
+            `shards`, `codec`, `memory`, `zarr_format`, `overwrite`, `append`, `verify`, `repack`, `commit_every`,
             `engine`, `progress`, `storage_options` (of the target): the fields of `insitu.copying.CopyOptions`.
+            With `append` what is new along the dimension of time, or of the one that it names, is added to a target
+            that is there.
 
         Returns
         -------
-        CopyReport or CopyPlan
+        CopyReport, CopyPlan or SplitPlan
             What was written; with `dry_run` what would be.
         """
         from insitu.copying import CopyOptions, run_copy
@@ -528,7 +531,7 @@ class Archive:
             dataset = self.dataset()
             chosen = dataset if names is None else dataset[list(names)]
             chosen = chosen.sel(dict(sel or {})).isel(dict(isel or {}))
-            found: CopyReport | CopyPlan = chosen.insitu.copy(target, chunks=chunks, dry_run=dry_run, **how)
+            found: CopyReport | CopyPlan | SplitPlan = chosen.insitu.copy(target, chunks=chunks, dry_run=dry_run, **how)
             return found
         context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)
         options = CopyOptions.of_call(chunks=chunks, **how)

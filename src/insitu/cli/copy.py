@@ -24,7 +24,7 @@ def copy(
         list[str],
         typer.Argument(
             help="Files, patterns, saved references or stores; and last the target, which ends in .zarr, .icechunk or "
-            ".nc.",
+            ".nc; {time:%Y} and {variable} in its name make several.",
             metavar="SOURCE... TARGET",
         ),
     ],
@@ -66,6 +66,17 @@ def copy(
     commit_every: Annotated[
         int | None, typer.Option("--commit-every", help="Steps of the first dimension in each commit of Icechunk.")
     ] = None,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append",
+            help="Add what is new along the dimension of time to a target that is there; make it, if it is not. Its "
+            "chunks, types and packing stay.",
+        ),
+    ] = False,
+    along: Annotated[
+        str | None, typer.Option("--along", metavar="DIM", help="With --append: another dimension than that of time.")
+    ] = None,
     repack: Annotated[
         bool, typer.Option("--repack", help="Pack anew what the files pack differently; else it is stored unpacked.")
     ] = False,
@@ -83,6 +94,8 @@ def copy(
     *sources, target = places
     if not sources:
         raise typer.BadParameter("give at least one source, and last the target", param_hint="SOURCE... TARGET")
+    if along is not None and not append:
+        raise typer.BadParameter("only --append is along a dimension", param_hint="--along")
     from insitu.archive import Archive
 
     access = storage_options(option)
@@ -99,6 +112,7 @@ def copy(
             zarr_format=zarr_format,
             engine=engine,
             commit_every=commit_every,
+            append=(along or True) if append else False,
             repack=repack,
             verify=verify,
             dry_run=dry_run,

@@ -25,6 +25,7 @@ from insitu.copying.object_writers import ObjectWriter
 from insitu.copying.sweeps import Box, Sweep
 from insitu.copying.target_arrays import TargetArray, source_grid
 from insitu.engines.engine_protocol import Engine
+from insitu.errors import error_context
 from insitu.expressions.boxes import BoxMemory
 from insitu.expressions.evaluate import box_reader
 from insitu.expressions.nodes import Expression
@@ -88,8 +89,11 @@ class BoxCopier:
             part = values[tuple(slice(p.start - c, p.stop - c) for p, c in zip(box, corner, strict=True))]
             error = 0.0
             if repacking is not None:
-                part, error = repacking.pack(part)
+                with error_context(variable=array.path):
+                    part, error = repacking.pack(part)
             part = part.astype(array.form.dtype, copy=False)
+            if array.extension is not None:
+                part = array.extension.complete(part, box)
             data = encoder(part)
             self.writer.put(array.key(cell), data)
             checksums = google_crc32c.value(data), checksum_values(part)

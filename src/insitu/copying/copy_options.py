@@ -39,6 +39,8 @@ class CopyOptions:
     """2 or 3."""
     overwrite: bool = False
     """Whether an existing target is replaced."""
+    append: bool | str = False
+    """Whether what is new along a dimension is added to an existing target; a name: that dimension."""
     verify: bool = False
     """Whether the target is read back and compared with checksums of the values."""
     repack: bool = False

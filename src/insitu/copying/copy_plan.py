@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from insitu.copying.append_plan import AppendPlan
 from insitu.copying.copy_options import CopyOptions
 from insitu.copying.target_arrays import TargetArray, stored_bytes
 from insitu.copying.targets import Target
@@ -31,11 +32,14 @@ class CopyPlan:
     groups: Mapping[str, Mapping[str, Any]] = field(repr=False)
     options: CopyOptions = field(repr=False)
     context: ReadContext = field(repr=False)
+    append: AppendPlan | None = field(default=None, repr=False)
+    """What is added to a target that is there."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What is stored in another way than in the source, and why."""
-        return tuple(f"{array.path}: {array.form.note}" for array in self.arrays if array.form.note)
+        about = () if self.append is None else (self.append.note,)
+        return (*about, *(f"{array.path}: {array.form.note}" for array in self.arrays if array.form.note))
 
     @property
     def passes(self) -> int:
@@ -93,6 +97,7 @@ class CopyPlan:
             "seconds": round(self.seconds, 1),
             "notes": list(self.notes),
             "variables": {array.path: _describe(array) for array in self.arrays},
+            "new_labels": None if self.append is None else self.append.labels,
         }
 
     def __str__(self) -> str:

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from insitu.copying.append_plan import plan_append
+from insitu.copying.append_targets import open_append
 from insitu.copying.copy_boxes import BoxCopier, copy_array, encoding_threads, pass_through
 from insitu.copying.copy_options import CopyOptions, target_kind
 from insitu.copying.copy_plan import CopyPlan
 from insitu.copying.journal import Finished
 from insitu.copying.open_target import open_target
+from insitu.copying.repacking import Repacking
 from insitu.copying.stored_forms import stored_forms
 from insitu.copying.target_arrays import TargetArray, make_target_arrays
 from insitu.copying.targets import forget_missing
@@ -32,7 +35,7 @@ from insitu.process_options import options as process_options
 from insitu.reading import ReadContext
 from insitu.scanning.scan_member import make_loader
 
-__all__ = ["CopyReport", "copy_tree", "plan_copy", "run_copy"]
+__all__ = ["CopyReport", "copy_tree", "digest_of", "execute_plan", "plan_copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class CopyReport:
         return {**asdict(self), "notes": list(self.notes), "errors": dict(self.errors)}
 
     def __str__(self) -> str:
+        if not self.objects and self.notes:
+            return "\n".join(f"{self.target}: {note}" for note in self.notes)
         rate = self.values / max(self.seconds, 1e-9)
         done = f"{self.target}: {format_bytes(self.values)} in {self.objects:,} objects of {format_bytes(self.nbytes)}"
         text = f"{done}, {self.seconds:.1f} s, {format_bytes(int(rate))}/s"
@@ -69,13 +74,6 @@ class CopyReport:
         lines = [text, *self.notes]
         lines += [f"{name}: packed anew, the largest error is {error:.3g}" for name, error in self.errors.items()]
         return "\n".join(lines)
-
-
-def run_copy(
-    tree: VirtualGroup, target: str, options: CopyOptions, *, dry_run: bool = False, **of_what: Any
-) -> CopyReport | CopyPlan:
-    """Copy, or with `dry_run` only say what would be done. The parameters are those of `copy_tree`."""
-    return (plan_copy if dry_run else copy_tree)(tree, target, options, **of_what)
 
 
 def plan_copy(
@@ -93,6 +91,12 @@ def plan_copy(
     kind = target_kind(target)
     how = context or ReadContext()
     load = make_loader(how.storage_options)
+    if options.append and (existing := open_append(target, kind, options)) is not None:
+        existing.check(tree)
+        there = existing.read()
+        append = plan_append(tree, there, options, formulas=formulas or {}, context=how, load=load)
+        existing.set_plan(there, append)
+        return CopyPlan(existing, append.arrays, {}, options, how, append)
     forms, groups = stored_forms(
         tree, formulas or {}, how, load, typed_attributes=kind == "netcdf", repack=options.repack
     )
@@ -127,7 +131,26 @@ def copy_tree(
         How values are read.
     """
     begun = time.perf_counter()
-    plan = plan_copy(tree, target, options, formulas=formulas, context=context)
+    if options.append and (existing := open_append(target, target_kind(target), options)) is not None:
+        existing.finish_interrupted()
+    return execute_plan(plan_copy(tree, target, options, formulas=formulas, context=context), begun)
+
+
+def execute_plan(plan: CopyPlan, begun: float | None = None) -> CopyReport:
+    """Do what a plan says.
+
+    Parameters
+    ----------
+    plan
+        Of `plan_copy`.
+    begun
+        When planning began, by `time.perf_counter`.
+    """
+    begun = time.perf_counter() if begun is None else begun
+    options = plan.options
+    if plan.append is not None and not plan.append.labels:
+        plan.target.forget()
+        return CopyReport(plan.target.url, 0, 0, 0, 0, time.perf_counter() - begun, plan.notes)
     engine = engine_for(process_options.engine if options.engine is None else options.engine)
     total = sum(array.nbytes for array in plan.arrays)
     done = _Progress(options, total)
@@ -165,7 +188,7 @@ def _errors(arrays: Sequence[TargetArray], records: Sequence[Finished]) -> dict[
     return {
         array.path: max((record.error for record in records if record.array == number), default=0.0)
         for number, array in enumerate(arrays)
-        if array.form.repacking is not None
+        if isinstance(array.form.repacking, Repacking)
     }
 
 
@@ -199,14 +222,21 @@ def digest_of(plan: CopyPlan) -> bytes:
             form.dtype.str,
             array.chunks,
             array.shards,
+            array.extension and (array.extension.axis, array.extension.first, array.extension.length),
         ]
         about += [[codec.name, dict(codec.configuration)] for codec in array.encoding.codecs]
         about += [array.through is not None, repr(sorted(form.attributes.items(), key=lambda item: item[0]))]
         mark.update(json.dumps(about, default=repr).encode())
-        for part in _parts(form.node):
-            mark.update(part)
+        for node in (form.node, *_front(array)):
+            for part in _parts(node):
+                mark.update(part)
     mark.update(repr(sorted((path, repr(found)) for path, found in plan.groups.items())).encode())
     return mark.digest()
+
+
+def _front(array: TargetArray) -> list[Expression]:
+    """Return the values of the target that stay in front of those that are appended."""
+    return [] if array.extension is None or array.extension.front is None else [array.extension.front]
 
 
 def _parts(node: Expression) -> Iterator[bytes]:

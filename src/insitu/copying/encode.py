@@ -22,11 +22,13 @@ from insitu.errors import UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.model import Codec, Encoding
 
-__all__ = ["ObjectEncoder", "checksum_values"]
+__all__ = ["ObjectEncoder", "check_encoding", "checksum_values"]
 
 Values = npt.NDArray[Any]
 Step = Callable[[Any], Any]
 CHECKED_BYTES = 1 << 20
+_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+"""What Blosc does before it compresses, as Zarr V3 names it; numcodecs counts."""
 _MISSING = (1 << 64) - 1
 """Offset and length of a chunk that a shard does not have (Zarr V3, sharding codec)."""
 
@@ -75,6 +77,11 @@ class ObjectEncoder:
         return b"".join([*parts, tail, google_crc32c.value(tail).to_bytes(4, "little")])
 
 
+def check_encoding(encoding: Encoding) -> None:
+    """Raise an error if values cannot be encoded so: it names the codec."""
+    _steps(encoding.codecs, encoding.dtype)
+
+
 def checksum_values(values: Values, before: int = 0) -> int:
     """Return the CRC-32C of values in C order."""
     if values.dtype.hasobject:
@@ -106,6 +113,8 @@ def _make_step(codec: Codec, dtype: np.dtype[Any]) -> Step:
         return lambda data: zlib.compress(_octets(data), level, wbits=31)
     if name in ("zstd", "blosc"):
         known = {key: value for key, value in given.items() if key not in ("checksum", "typesize")}
+        if isinstance(known.get("shuffle"), str):
+            known["shuffle"] = _SHUFFLES.index(known["shuffle"])
         make = registry.get_codec({"id": name, **known}).encode
         return lambda data: make(data)
     raise UnsupportedError(f"there is no encoder for the codec {name!r}")

@@ -29,11 +29,17 @@ from insitu.references.icechunk.repository_writer import (
     put_objects,
 )
 
-__all__ = ["IcechunkRepository"]
+__all__ = ["PUT_BYTES", "IcechunkRepository", "check_commit_every"]
 
 PUT_BYTES = 64 << 20
 """Bytes of objects that are handed over together."""
 DONE = "done"
+
+
+def check_commit_every(every: int | None) -> None:
+    """Raise an error if there cannot be a commit for so many steps."""
+    if every is not None and every < 1:
+        raise SelectionError(f"a commit every {every} steps is not possible", hint="Give 1 or more")
 
 
 class IcechunkRepository(Target):
@@ -55,9 +61,7 @@ class IcechunkRepository(Target):
         """Raise an error if icechunk is missing, or Zarr cannot have an array of a name."""
         import_icechunk()
         check_zarr_names(names, self.url)
-        every = self.options.commit_every
-        if every is not None and every < 1:
-            raise SelectionError(f"a commit every {every} steps is not possible", hint="Give 1 or more")
+        check_commit_every(self.options.commit_every)
 
     def complete(
         self, arrays: Sequence[TargetArray], groups: Mapping[str, Mapping[str, Any]], journal: Journal

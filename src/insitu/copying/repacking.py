@@ -1,20 +1,29 @@
-"""Packing anew of values whose files are packed differently: one scale and offset that reach all of them.
+"""Packing of values while they are copied: anew, if their files are packed differently, or as a target is packed.
 
-The range is what the packings of all files can express, so nothing has to be read to find it.
+A new packing has one scale and offset that reach all values. The range is what the packings of all files can express,
+so nothing has to be read to find it. What is appended to a target gets the packing that is there, and has to fit it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray
 
-__all__ = ["Repacking", "choose_repacking"]
+__all__ = ["FixedPacking", "Packer", "Repacking", "choose_repacking"]
+
+
+class Packer(Protocol):
+    """Makes stored values of meant ones."""
+
+    def pack(self, values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
+        """Return stored values, and by how much one of them differs from what was given at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,94 @@ class Repacking:
         stored[missing] = self.fill
         error = np.abs(np.where(missing, 0, stored * self.scale + self.offset - wide))
         return stored, float(error.max(initial=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPacking:
+    """The packing that a target has: values that do not fit are an error."""
+
+    dtype: np.dtype[Any]
+    scale: float | None = None
+    offset: float | None = None
+    fill: Any = None
+    """The stored value that means missing; None: there is none."""
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether stored values are not the meant ones."""
+        return self.scale is not None or self.offset is not None
+
+    def pack(self, values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
+        """Return stored values, and by how much one of them differs from what was given at most.
+
+        Raises
+        ------
+        UnsupportedError
+            If a value cannot be stored so: the error names it.
+        """
+        if values.dtype.kind in "iub" and not self.is_scaled:
+            stored = values.astype(self.dtype)
+            self._check(values, stored == values, f"does not fit {self.dtype}, the target's type")
+            self._check_fill(values, stored, np.zeros(values.shape, bool))
+            return stored, 0.0
+        scale, offset = self.scale or 1.0, self.offset or 0.0
+        missing = np.isnan(values)
+        wide = np.where(missing, 0, values).astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+        steps = (wide - offset) / scale
+        if self.dtype.kind in "iu":
+            stored, steps = self._to_integers(values, steps, missing)
+        else:
+            with np.errstate(over="ignore"):
+                stored = steps.astype(self.dtype)
+            self._check(
+                values,
+                missing | (np.isfinite(stored) == np.isfinite(wide)),
+                f"is out of the range of {self.dtype}, the target's type",
+            )
+        back = stored * scale + offset if self.is_scaled else stored
+        with np.errstate(invalid="ignore"):
+            error = np.where(missing | ~np.isfinite(wide), 0, np.abs(back - wide))
+        self._check_fill(values, stored, missing)
+        if missing.any():
+            stored[missing] = self.fill if self.fill is not None else np.nan
+        return stored, float(error.max(initial=0.0))
+
+    def _to_integers(
+        self, values: npt.NDArray[Any], steps: npt.NDArray[Any], missing: npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return whole numbers of the target's type, and the same as floats."""
+        if self.fill is None:
+            self._check(values, ~missing, "is missing, and the target has no value that means that")
+        whole = np.rint(steps)
+        if not self.is_scaled:
+            self._check(
+                values, missing | (whole == steps), f"is no whole number, and the target's type is {self.dtype}"
+            )
+        limits = np.iinfo(self.dtype)
+        # The largest integers of 64 bits have no float: what is as large as the next power of two is out of range.
+        inside = (whole >= float(limits.min)) & (whole < float(limits.max) + (self.dtype.itemsize < 8))
+        lowest, highest = self._range(limits)
+        what = f"is out of the range of the target's packing, {lowest:g} to {highest:g}"
+        self._check(values, missing | inside, what)
+        return np.where(missing, 0, whole).astype(self.dtype), whole
+
+    def _range(self, limits: Any) -> tuple[float, float]:
+        ends = [int(limit) * (self.scale or 1.0) + (self.offset or 0.0) for limit in (limits.min, limits.max)]
+        return min(ends), max(ends)
+
+    def _check_fill(self, values: npt.NDArray[Any], stored: npt.NDArray[Any], missing: npt.NDArray[Any]) -> None:
+        if self.fill is not None and self.fill == self.fill:
+            what = f"would be stored as {self.fill}, which means missing in the target"
+            self._check(values, missing | (stored != self.dtype.type(self.fill)), what)
+
+    @staticmethod
+    def _check(values: npt.NDArray[Any], fits: npt.NDArray[np.bool_], what: str) -> None:
+        if not fits.all():
+            value = values[~fits].reshape(-1)[0]
+            raise UnsupportedError(
+                f"the value {value} {what}",
+                hint="Leave the variable out, or copy everything to a new target",
+            )
 
 
 def choose_repacking(array: VirtualArray) -> Repacking | None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.decode import decode_variable
-from insitu.copying.repacking import Repacking, choose_repacking
+from insitu.copying.repacking import Packer, choose_repacking
 from insitu.errors import InsituError, UnsupportedError
 from insitu.expressions.element_operations import cast
 from insitu.expressions.evaluate import read_all
@@ -28,7 +28,7 @@ from insitu.scanning.member import Load, in_memory
 from insitu.scanning.stored_view import name_coordinates, stored_view
 from insitu.zarr_metadata.to_documents import to_json_attributes
 
-__all__ = ["StoredForm", "placeholder", "stored_forms"]
+__all__ = ["StoredForm", "has_unknown_places", "is_same", "placeholder", "stored_forms"]
 
 MOST_LABELS = 256 << 20
 """Bytes of times that are read to find a unit for them."""
@@ -49,7 +49,7 @@ class StoredForm:
     """As the source shows it."""
     stored: VirtualArray | None = None
     """The array of stored values behind the node, if it is one."""
-    repacking: Repacking | None = None
+    repacking: Packer | None = None
     note: str = ""
     """What is stored in another way than in the source, and why."""
 
@@ -158,9 +158,7 @@ class _FormMaker:
             meant = decode_variable(one, decode_times=False).array.dtype
             if meant != self.array.dtype:
                 return f"the target's attributes would decode to {meant}, and its values are {self.array.dtype}"
-        if stored.dtype.kind in "iub" and stored.fill_value is None and count_cells(self.array).absent:
-            return "no file covers some places, and its stored type has no value that means missing"
-        if stored.dtype.kind in "iub" and stored.fill_value is None and _has_gaps(self.array):
+        if has_unknown_places(stored):
             return "no file covers some places, and its stored type has no value that means missing"
         if stored.dtype.kind in "V":
             raise UnsupportedError(f"values of type {stored.dtype} cannot be copied", hint="Leave the variable out")
@@ -247,6 +245,13 @@ def _is_text(node: Expression) -> bool:
     return all(kind in (None, "text", "string") for kind in found)
 
 
+def has_unknown_places(stored: VirtualArray) -> bool:
+    """Return whether no file covers some places of an array of stored values, and none of its values means missing."""
+    if stored.dtype.kind not in "iub" or stored.fill_value is not None:
+        return False
+    return bool(count_cells(stored).absent) or _has_gaps(stored)
+
+
 def _has_gaps(array: VirtualArray) -> bool:
     """Return whether tiles leave places free."""
     return sum(int(np.prod(tile.shape, dtype=object)) for tile in array.tiles) < array.size
@@ -266,7 +271,7 @@ def _encode_times(variable: Any, given: Mapping[str, Any], name: str) -> Any:
                 back = decode_cf_variable(name, encoded)
         except (ValueError, OverflowError, TypeError, ArithmeticError):  # the unit does not fit
             continue
-        if back.dtype == variable.dtype and _is_same(np.asarray(back.values), variable.values):
+        if back.dtype == variable.dtype and is_same(np.asarray(back.values), variable.values):
             return encoded
     raise UnsupportedError(
         "there is no unit of time in which all its values are exact",
@@ -275,7 +280,8 @@ def _encode_times(variable: Any, given: Mapping[str, Any], name: str) -> Any:
     )
 
 
-def _is_same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+def is_same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Return whether times are the same, those that are missing at the same places."""
     if one.dtype.kind in "mM":
         return bool(np.array_equal(one.view("i8"), other.view("i8")))
     return one.shape == other.shape and all(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from insitu.copying.choose_chunks import check_chunks, choose_chunks, choose_shards
 from insitu.copying.choose_codecs import choose_codecs
@@ -19,6 +20,8 @@ from insitu.copying.sweeps import Box, Passes, SourceGrid, plan_passes
 from insitu.errors import SelectionSizeError, UnsupportedError
 from insitu.expressions.boxes import is_uncompressed
 from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_itemsize
+from insitu.expressions.evaluate import read_all
+from insitu.expressions.moves import select_box
 from insitu.expressions.nodes import Expression, stored_arrays
 from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, count_cells
 from insitu.model.description import format_bytes
@@ -28,7 +31,7 @@ from insitu.zarr_metadata.keys import ChunkKeys
 from insitu.zarr_metadata.to_documents import array_documents
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
-__all__ = ["TargetArray", "boxes_memory", "find_time", "make_target_arrays"]
+__all__ = ["Extension", "TargetArray", "boxes_memory", "find_time", "make_target_arrays", "passes_within"]
 
 PROCESS_BYTES = 160 << 20
 """What the interpreter and its libraries take, and the buffers of threads; of small budgets half is counted."""
@@ -37,6 +40,32 @@ ENCODED_COPIES = 3
 KEPT = "source"
 """The codec that means: those of the source, also where only readers of Python know them."""
 DEFAULT_CODECS = {"zarr": "zstd:3", "icechunk": "zstd:3", "netcdf": "zlib:4"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extension:
+    """Where an array continues one that is in the target already, along one axis."""
+
+    axis: int
+    first: int
+    """Number of its first object along the axis, in the grid of the whole array."""
+    length: int
+    """Elements of the whole array along the axis, once it is extended."""
+    front: Expression | None = None
+    """The stored values of the target that share the first object, and stay; None: there are none."""
+
+    @property
+    def front_length(self) -> int:
+        """Elements of them along the axis."""
+        return 0 if self.front is None else self.front.shape[self.axis]
+
+    def complete(self, values: npt.NDArray[Any], box: Box) -> npt.NDArray[Any]:
+        """Return the values of an object, those of the target that stay in front of the new ones."""
+        if self.front is None:
+            return values
+        place = tuple(slice(0, self.front_length) if axis == self.axis else part for axis, part in enumerate(box))
+        (before,) = read_all([select_box(self.front, place)])
+        return np.concatenate([before.astype(values.dtype, copy=False), values], axis=self.axis)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +82,8 @@ class TargetArray:
     """The stored chunks, if they pass through unchanged."""
     order: int = 0
     """Number of the array in the target and its journal."""
+    extension: Extension | None = None
+    """If the array is a part that is added to one in the target: where."""
 
     @property
     def path(self) -> str:
@@ -91,7 +122,17 @@ class TargetArray:
 
     def key(self, cell: Sequence[int]) -> str:
         """Return the key of an object."""
+        if self.extension is not None:
+            axis = self.extension.axis
+            cell = (*cell[:axis], cell[axis] + self.extension.first, *cell[axis + 1 :])
         return f"{self.path}/{self.keys.key(cell)}"
+
+    def object_shape(self, cell: Sequence[int]) -> tuple[int, ...]:
+        """Return the elements of an object along each axis, without what fills it up at the end of the array."""
+        shown = [min(n - at * size, size) for at, size, n in zip(cell, self.objects, self.shape, strict=True)]
+        if self.extension is not None:
+            shown[self.extension.axis] += self.extension.front_length
+        return tuple(shown)
 
     def number(self, cell: Sequence[int]) -> int:
         """Return the number of an object in C order of the grid."""
@@ -184,24 +225,52 @@ def _make_array(form: StoredForm, options: CopyOptions, kind: str, time: str | N
     fill = fill_bytes(form)
     encoding = Encoding(form.dtype, codecs, None, fill)
     keys = ChunkKeys(".") if zarr_format == 2 else ChunkKeys("/", "c")
-    room = boxes_memory(options)
     through = None
     if form.stored is not None and shards is None and kind == "netcdf":
         through = _find_filtered(form, chunks, codecs if is_given else None)
     elif form.stored is not None and shards is None:
         through = _find_unchanged(form.stored, zarr_format, chunks, codecs if is_given else None, options.codec == KEPT)
-    largest = math.prod(shards or chunks) * max(itemsize, read_itemsize(node))
-    if largest > room and through is None:
+    passes = passes_within(form, shards or chunks, options, "shard" if shards else "chunk", check=through is None)
+    return TargetArray(form, chunks, shards, encoding, passes, keys, through)
+
+
+def passes_within(
+    form: StoredForm, objects: Sequence[int], options: CopyOptions, what: str, *, check: bool = True
+) -> Passes:
+    """Return how an array is copied within the memory.
+
+    Parameters
+    ----------
+    form
+        The array.
+    objects
+        Lengths of an object of the target.
+    options
+        Of the copy.
+    what
+        What an object is, for messages.
+    check
+        Whether an object has to fit.
+
+    Raises
+    ------
+    SelectionSizeError
+        If it does not.
+    """
+    node = form.node
+    itemsize = form.dtype.itemsize if not form.dtype.hasobject else 16
+    room = boxes_memory(options)
+    largest = math.prod(objects) * max(itemsize, read_itemsize(node))
+    if largest > room and check:
         raise SelectionSizeError(
-            f"one {'shard' if shards else 'chunk'} of the target has {format_bytes(largest)}, and "
+            f"one {what} of the target has {format_bytes(largest)}, and "
             f"{format_bytes(room)} of the memory are left for it",
             variable=form.path,
             hint="Give more memory, or smaller chunks",
         )
-    encoding_bytes = ENCODED_COPIES * count_cores() * math.prod(shards or chunks) * itemsize
+    encoding_bytes = ENCODED_COPIES * count_cores() * math.prod(objects) * itemsize
     room -= min(encoding_bytes, room // 2)
-    passes = plan_passes(form.shape, itemsize, source_grid(node), shards or chunks, room, read_itemsize(node))
-    return TargetArray(form, chunks, shards, encoding, passes, keys, through)
+    return plan_passes(form.shape, itemsize, source_grid(node), objects, room, read_itemsize(node))
 
 
 def stored_chunks_worth_keeping(node: Expression) -> list[int] | None:

@@ -93,6 +93,10 @@ class Target:
         """Return an object of the target that is ready to be published."""
         return self.writer.get(array.key(cell))
 
+    def forget(self) -> None:
+        """Remove what an interrupted copy has left: there is nothing to do."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def begin(self) -> None:
         """Prepare the place for a new copy: what another one has left is removed."""
         self.content.clear()

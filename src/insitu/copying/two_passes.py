@@ -66,6 +66,7 @@ def copy_between(
         passes=Passes(passes.first),
         keys=ChunkKeys("/", "c"),
         through=None,
+        extension=None,
     )
     os.makedirs(folder, exist_ok=True)
     journal = Journal(Path(folder) / "journal", question)

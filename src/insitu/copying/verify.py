@@ -50,8 +50,8 @@ def _check_object(target: Target, array: TargetArray, record: Finished) -> None:
         except InsituError:
             is_right = False
         else:
-            shown = [min(n - at * size, size) for at, size, n in zip(cell, array.objects, array.shape, strict=True)]
-            is_right = checksum_values(values[tuple(map(slice, shown))]) == record.values_checksum
+            shown = tuple(map(slice, array.object_shape(cell)))
+            is_right = checksum_values(values[shown]) == record.values_checksum
     if not is_right:
         raise ChecksumError(
             f"the copy is wrong: what was read back of {array.key(cell)} is not what was written",

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from insitu.copying.append_documents import sort_documents
 from insitu.copying.check_target import STORE_FILES
 from insitu.copying.copy_options import CopyOptions
 from insitu.copying.journal import Journal
@@ -18,10 +19,7 @@ from insitu.references.directory_swap import replace_directory
 from insitu.references.file_systems import check_names
 from insitu.zarr_metadata.to_documents import consolidate, to_json_attributes
 
-__all__ = ["ROOT_DOCUMENTS", "ZarrFolder", "ZarrPrefix", "check_zarr_names", "zarr_target_documents"]
-
-ROOT_DOCUMENTS = {2: (".zgroup", ".zmetadata"), 3: ("zarr.json",)}
-"""What makes a folder a Zarr group: written last."""
+__all__ = ["ZarrFolder", "ZarrPrefix", "check_zarr_names", "zarr_target_documents"]
 
 
 def zarr_target_documents(
@@ -40,9 +38,7 @@ def zarr_target_documents(
     for array in arrays:
         documents |= {f"{array.path}/{name}": document for name, document in array.documents(zarr_format).items()}
     documents = consolidate(documents, zarr_format)
-    last = ROOT_DOCUMENTS[zarr_format]
-    order = sorted(documents, key=lambda key: (last.index(key) if key in last else -1, -key.count("/")))
-    return {key: json.dumps(documents[key], indent=1).encode() for key in order}
+    return {key: json.dumps(documents[key], indent=1).encode() for key in sort_documents(documents)}
 
 
 def check_zarr_names(names: Sequence[str], url: str) -> None:

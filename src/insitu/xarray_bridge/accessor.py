@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from insitu.combining.recipe import Recipe
     from insitu.combining.survey import Report, Survey
-    from insitu.copying import Chunks, CopyPlan, CopyReport
+    from insitu.copying import Chunks, CopyPlan, CopyReport, SplitPlan
     from insitu.lazy_array.explain import Explanation
     from insitu.references import AppendReport
     from insitu.xarray_bridge.explain_dataset import DatasetExplanation
@@ -231,7 +231,7 @@ class InsituAccessor:
 
     def copy(
         self, target: str | PathLike[str], *, chunks: Chunks = None, dry_run: bool = False, **how: Any
-    ) -> CopyReport | CopyPlan:
+    ) -> CopyReport | CopyPlan | SplitPlan:
         """Copy the dataset into a native store or file, in chunks of another grid: what is virtual streams, selected
         and computed variables too.
 
