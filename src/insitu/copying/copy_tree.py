@@ -32,7 +32,7 @@ from insitu.process_options import options as process_options
 from insitu.reading import ReadContext
 from insitu.scanning.scan_member import make_loader
 
-__all__ = ["CopyReport", "copy_tree", "plan_copy", "run_copy"]
+__all__ = ["CopyReport", "copy_tree", "digest_of", "execute_copy", "plan_copy", "run_copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,13 @@ def copy_tree(
     context
         How values are read.
     """
+    return execute_copy(plan_copy(tree, target, options, formulas=formulas, context=context))
+
+
+def execute_copy(plan: CopyPlan) -> CopyReport:
+    """Do what a plan says; an interrupted run of the same plan goes on where it was."""
     begun = time.perf_counter()
-    plan = plan_copy(tree, target, options, formulas=formulas, context=context)
+    options = plan.options
     engine = engine_for(process_options.engine if options.engine is None else options.engine)
     total = sum(array.nbytes for array in plan.arrays)
     done = _Progress(options, total)

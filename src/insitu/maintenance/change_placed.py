@@ -10,6 +10,7 @@ from insitu.combining.failures import drop_failures
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SelectionError, UnsupportedError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild_placed import Rebuilt, place_saved_files, rebuild_placed
 from insitu.open_options import ScanOptions
@@ -59,12 +60,11 @@ def append_placed(
     relative, storage_options
         See `append_member`.
     """
-    from insitu import references
     from insitu.references import AppendReport
 
     known: dict[str, Member] = {}
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         load = make_loader(storage_options)
         saved = read_saved_member(opened.tree, load, target)
         if dim not in saved.sizes:
@@ -118,11 +118,10 @@ def drop_placed(
 
     Labels that other files have come from these then.
     """
-    from insitu import references
     from insitu.maintenance.dropping import find_source
 
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         chosen = tuple(find_source(recipe.files, url, target) for url in urls)
         if not replacement and set(chosen) == set(recipe.files):

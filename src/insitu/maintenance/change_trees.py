@@ -16,6 +16,7 @@ import numpy as np
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, UnsupportedError
 from insitu.maintenance.append_files import append_to_icechunk, check_compatible, empty_append_report
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild import combine_again, join_in_order
 from insitu.model import VirtualGroup
@@ -85,7 +86,7 @@ def append_groups(
         return append_to_icechunk(root, target, dim, storage_options)
     load, added = make_loader(storage_options), tuple(files) or tuple(s.url for s in tree_from_root(root).sources)
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         saved = _saved_root(opened.tree, load, target)
         known = recipe.files or tuple(source.url for source in opened.tree.sources)
@@ -117,11 +118,10 @@ def drop_from_tree(
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
     """Take files out of a saved tree, and put others in their place: see `drop`."""
-    from insitu import references
     from insitu.maintenance.dropping import find_source
 
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         chosen = tuple(find_source(recipe.files, url, target) for url in urls)
         at = min(map(recipe.files.index, chosen), default=0)

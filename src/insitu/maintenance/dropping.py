@@ -9,6 +9,7 @@ from typing import Any
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.errors import NotFoundError, UnsupportedError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild import combine_again, rebuild
 from insitu.scanning.member import Member
@@ -50,11 +51,9 @@ def drop(
     UnsupportedError
         If the files are not joined along exactly one dimension: the rest would have no shape.
     """
-    from insitu import references
-
     load = make_loader(storage_options)
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         layout = FileLayout.of(opened.tree)
         chosen = tuple(find_source(layout.spans, url, target) for url in urls)
         recipe = opened.recipe(Recipe)
@@ -97,10 +96,8 @@ def drop_from_forecasts(
     A file has parts of several runs, lead times and variables, or what others repeat: those that stay
     are scanned again.
     """
-    from insitu import references
-
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe = opened.recipe(Recipe)
         known = list(FileLayout.of(opened.tree).spans)
         chosen = tuple(find_source(known, url, target) for url in urls)
