@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from insitu.combining.survey import Survey
     from insitu.copying import Advice, Chunks, CopyPlan, CopyReport, Pattern, SplitPlan
     from insitu.maintenance.compacting import CompactReport
+    from insitu.maintenance.pinning import PinnedPart, PinReport
     from insitu.reading.zarr_store.store import InsituStore
     from insitu.references import AppendReport, CheckReport, RollbackReport
 
@@ -777,6 +778,86 @@ class Archive:
         done = maintenance.compact(self._saved_location(), storage_options=self.job.scan.storage_options)
         self._forget()
         return done
+
+    def pin(
+        self,
+        variables: str | Sequence[str] | None = None,
+        *,
+        sel: Mapping[str, Any] | None = None,
+        isel: Mapping[str, Any] | None = None,
+        chunks: Chunks = None,
+        dry_run: bool = False,
+        **how: Any,
+    ) -> PinReport | CopyPlan:
+        """Store a part of the saved archive as native chunks inside the store; reads take it from there.
+
+        Everything else is read from the files as before. An append, a drop or a refresh keeps what is
+        pinned where the same chunks of the same files lie below it, and warns where they do not. An
+        interrupted call goes on where it was if the same one is made again.
+
+        Parameters
+        ----------
+        variables
+            Which variables; by default all whose values lie in files.
+        sel, isel
+            Which range of them, by labels or by position, as for `Dataset.sel` and `Dataset.isel`. A
+            variable without one of the dimensions is pinned whole along the others.
+        chunks
+            See `copy`.
+        dry_run
+            Whether only the plan is returned: bytes, memory, an estimate of the time.
+        **how
+            `codec`, `memory`, `progress`: see `copy`.
+
+        Returns
+        -------
+        PinReport or CopyPlan
+            All that is pinned now, and what was written; with `dry_run` what would be.
+
+        Examples
+        --------
+        >>> archive.pin("tas", sel={"time": slice("2020", "2024")}, chunks="series")  # doctest: +SKIP
+        """
+        from insitu.copying import CopyOptions
+        from insitu.maintenance.pinning import check_format, pin
+        from insitu.maintenance.select_boxes import select_boxes
+
+        target = self._saved_location()
+        check_format(target)
+        options = CopyOptions.of_call(chunks=chunks, **how)
+        names = [variables] if isinstance(variables, str) else variables
+        boxes = select_boxes(dict(self.all_members()), names, sel or {}, isel or {}, self.job.scan.group or "")
+        done = pin(
+            target,
+            boxes,
+            options,
+            is_chosen=names is not None,
+            dry_run=dry_run,
+            storage_options=self.job.scan.storage_options,
+        )
+        self._forget()
+        return done
+
+    def unpin(self, variables: str | Sequence[str] | None = None) -> PinReport:
+        """Read pinned variables from the files again, all if none are named. `compact` removes their
+        chunks.
+        """
+        from insitu.maintenance.pinning import check_format, unpin
+
+        target = self._saved_location()
+        check_format(target)
+        names = [variables] if isinstance(variables, str) else variables
+        done = unpin(target, names, storage_options=self.job.scan.storage_options)
+        self._forget()
+        return done
+
+    def pinned(self) -> tuple[PinnedPart, ...]:
+        """Return what is pinned in the saved archive: variable, box, number of chunks and their bytes."""
+        from insitu.maintenance.pinning import find_pinned
+
+        if not isinstance(self.location, str) or not is_saved_tree(self.location):
+            return ()
+        return find_pinned(self.location, storage_options=self.job.scan.storage_options)
 
     def _saved_location(self) -> str:
         if not isinstance(self.location, str):

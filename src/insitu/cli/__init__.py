@@ -33,6 +33,8 @@ VERBS = {
     "drop": "Remove files from a saved archive, or replace them. `insitu rollback` undoes it.",
     "rollback": "Undo the last change of a saved archive (append, drop, refresh, save).",
     "compact": "Write the references of a saved archive anew, into as few files as possible.",
+    "pin": "Store a part of a saved archive as native chunks inside the store, from which it is read then.",
+    "unpin": "Read pinned parts of a saved archive from the files again.",
     "check": "Check whether the source files of saved references are unchanged.",
     "refresh": "Scan the source files that have changed, and only those, and save the updated references.",
     "serve": "Run a server that decodes and reduces next to the data: for active= of insitu, PyActiveStorage and any "

@@ -100,7 +100,7 @@ def copy(
 
     access = storage_options(option)
     archive = Archive.open(sources[0] if len(sources) == 1 else sources, storage_options=access)
-    with _shown_progress(as_text) as progress:
+    with report_progress(as_text) as progress:
         done: Any = archive.copy(
             target,
             chunks=parse_chunks(chunks),
@@ -129,7 +129,7 @@ def copy(
 
 
 @contextmanager
-def _shown_progress(as_json: bool) -> Iterator[Callable[[int, int], None]]:
+def report_progress(as_json: bool) -> Iterator[Callable[[int, int], None]]:
     """Give what is called with the bytes done and all: a bar, or a JSON line a second."""
     if not as_json:
         with bytes_bar("copying") as report:

@@ -28,6 +28,7 @@ from insitu.sources.redaction import redact_url
 if TYPE_CHECKING:
     import pandas
 
+    from insitu.maintenance.pinning import PinnedPart
     from insitu.scanning.member import Member
 
 __all__ = ["info"]
@@ -71,8 +72,10 @@ def info(
     if files:
         _show_files(url, group, as_text, storage_options(option))
         return
+    pinned = _find_pinned(url, storage_options(option))
     if as_text:
-        typer.echo(json.dumps({**as_json(found), "notes": notes(found)}, indent=2))
+        parts = {"pinned": [part.as_dict() for part in pinned]} if pinned else {}
+        typer.echo(json.dumps({**as_json(found), "notes": notes(found), **parts}, indent=2))
         return
     print_table(as_table(found))
     if attributes:
@@ -91,6 +94,8 @@ def info(
         stdout.print(Text(f"{path}: {text}", style="yellow"))
     for text in _missing_labels(url, storage_options(option)):
         stdout.print(Text(text, style="yellow"), soft_wrap=True)
+    for part in pinned:
+        stdout.print(Text(f"pinned: {part}"), soft_wrap=True)
     count = sum(1 for _ in found.all_arrays())
     left = sum(len(node.problems) for _, node in found.walk())
     total = sum(array.nbytes for _, array in found.all_arrays())
@@ -119,13 +124,19 @@ def _list_files(url: str, group: str | None, storage: Mapping[str, Any] | None) 
     """
     from insitu.archive import Archive
     from insitu.combining.file_list import list_files
+    from insitu.references import open_files_tree
     from insitu.scanning.saved_members import tree_from_member
 
     archive = Archive.open(url, many=False, group=group, errors="warn", storage_options=storage)
     recipe, tables = archive.recipe_to_save(), {}
     members = {"": archive.member()} if group is not None else dict(archive.all_members())
+    pinned = _find_pinned(url, storage)
+    below = open_files_tree(url, allow_local=True, storage_options=storage) if pinned else None
     for path, member in members.items():
         tree = tree_from_member(member)
+        if below is not None:  # the files that the archive was made of, not the chunks inside the store
+            inner = "/".join(part for part in ((group or "").strip("/"), path) if part)
+            tree = dict(below.walk())[inner]
         if tree.sources or (recipe is not None and recipe.placed is not None):
             names = path.split("/") if path else []
             above = [members["/".join(names[:end])] for end in range(len(names), -1, -1)]
@@ -162,6 +173,17 @@ def _format_field(name: str, value: Any) -> str:
     if isinstance(value, pandas.Timestamp):
         return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
     return redact_url(value) if name == "url" else str(value)
+
+
+def _find_pinned(url: str, storage: Mapping[str, Any] | None) -> tuple[PinnedPart, ...]:
+    """Return the parts of a saved archive that lie inside the store."""
+    from insitu.scanning.scan_url import is_saved_tree
+
+    if not is_saved_tree(url):
+        return ()
+    from insitu.maintenance.pinning import find_pinned
+
+    return find_pinned(url, storage_options=storage)
 
 
 def _missing_labels(url: str, storage: Mapping[str, Any] | None) -> list[str]:

@@ -35,7 +35,7 @@ from insitu.process_options import options as process_options
 from insitu.reading import ReadContext
 from insitu.scanning.scan_member import make_loader
 
-__all__ = ["CopyReport", "copy_tree", "digest_of", "execute_plan", "plan_copy"]
+__all__ = ["CopyReport", "copy_tree", "digest_of", "execute_copy", "plan_copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +133,11 @@ def copy_tree(
     begun = time.perf_counter()
     if options.append and (existing := open_append(target, target_kind(target), options)) is not None:
         existing.finish_interrupted()
-    return execute_plan(plan_copy(tree, target, options, formulas=formulas, context=context), begun)
+    return execute_copy(plan_copy(tree, target, options, formulas=formulas, context=context), begun)
 
 
-def execute_plan(plan: CopyPlan, begun: float | None = None) -> CopyReport:
-    """Do what a plan says.
+def execute_copy(plan: CopyPlan, begun: float | None = None) -> CopyReport:
+    """Do what a plan says; an interrupted run of the same plan goes on where it was.
 
     Parameters
     ----------

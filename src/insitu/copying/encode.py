@@ -111,6 +111,8 @@ def _make_step(codec: Codec, dtype: np.dtype[Any]) -> Step:
     if name == "gzip":
         level = int(given.get("level", 4))
         return lambda data: zlib.compress(_octets(data), level, wbits=31)
+    if name == "crc32c":
+        return lambda data: (whole := bytes(_octets(data))) + google_crc32c.value(whole).to_bytes(4, "little")
     if name in ("zstd", "blosc"):
         known = {key: value for key, value in given.items() if key not in ("checksum", "typesize")}
         if isinstance(known.get("shuffle"), str):

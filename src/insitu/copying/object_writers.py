@@ -156,11 +156,19 @@ class PrefixWriter:
 
     def keys(self) -> list[str]:
         """Return the keys below the prefix."""
+        return [key for key, _, _ in self.list_objects()]
+
+    def list_objects(self) -> list[tuple[str, int, float]]:
+        """Return the objects below the prefix: key, bytes, and when it was written, in seconds since 1970."""
         import obstore
 
         try:
             parts = obstore.list(self._store, prefix=self._prefix)
-            return [item["path"].removeprefix(self._prefix) for part in parts for item in part]
+            return [
+                (item["path"].removeprefix(self._prefix), item["size"], item["last_modified"].timestamp())
+                for part in parts
+                for item in part
+            ]
         except Exception as problem:
             raise self._error("listing", "", problem) from None
 

@@ -20,7 +20,7 @@ from typing import Any
 from insitu.copying.append_plan import first_new
 from insitu.copying.copy_options import CopyOptions, target_kind
 from insitu.copying.copy_plan import CopyPlan
-from insitu.copying.copy_tree import CopyReport, copy_tree, digest_of, execute_plan, plan_copy
+from insitu.copying.copy_tree import CopyReport, copy_tree, digest_of, execute_copy, plan_copy
 from insitu.copying.target_pattern import TargetPart, TargetPattern
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.expressions.nodes import Expression
@@ -174,7 +174,7 @@ class _SplitCopy:
                 reports.append(_report_continued(one))
                 continue
             os.makedirs(self._made(url).parent, exist_ok=True)
-            reports.append(execute_plan(self._with_progress(one, sum(sizes[:number]), sum(sizes))))
+            reports.append(execute_copy(self._with_progress(one, sum(sizes[:number]), sum(sizes))))
             made[url] = digest
             self._write(self.folder / "made", made)
         self._write(self._list, {url: made[url] for url in plan.plans})

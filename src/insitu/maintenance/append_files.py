@@ -15,6 +15,7 @@ import numpy.typing as npt
 from insitu.combining.file_ranges import FileLayout, Span
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, SelectionError, SourceError, UnsupportedError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.checking import open_saved_tree
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild import rebuild
@@ -101,7 +102,7 @@ def append_member(
     if kind == "icechunk":
         return append_to_icechunk(member, target, dim, storage_options)
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         saved = read_saved_member(opened.tree, load, target)
         recipe = opened.recipe(Recipe)
         _check_growth(recipe, dim, target)
@@ -182,7 +183,7 @@ def known_files(
     if references.detect_format(target) == "icechunk":
         _check_dim(open_saved_tree(target, True, storage_options), dim, target)
         return list(urls), []
-    opened = references.open_for_update(target, storage_options=storage_options)
+    opened = open_for_update(target, storage_options)
     tree = opened.tree
     _check_dim(tree, dim, target)
     arrays = (array for _, array in tree.all_arrays())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, NotFoundError, StaleSourceError, UnsupportedError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild import combine_again, is_alike, rebuild
 from insitu.model import VirtualArray, VirtualGroup
@@ -64,10 +65,8 @@ def drop(
     UnsupportedError
         If nothing would be left, or if the recipe of the archive does not say how others are joined.
     """
-    from insitu import references
-
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         known = files_of(opened.tree, recipe)
         chosen = tuple(_find_file(known, url, target) for url in urls)
@@ -100,11 +99,10 @@ def append_to_list(
 
     Where they go is said by all files together, for example by their names and attributes.
     """
-    from insitu import references
     from insitu.references import AppendReport
 
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         new = tuple(url for url in dict.fromkeys(urls) if url not in recipe.files)
         skipped = tuple(url for url in dict.fromkeys(urls) if url in recipe.files)

@@ -10,6 +10,7 @@ from insitu.combining.failures import drop_failures
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SelectionError, UnsupportedError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild_placed import Rebuilt, place_saved_files, rebuild_placed
 from insitu.open_options import ScanOptions
@@ -59,12 +60,11 @@ def append_placed(
     relative, storage_options
         See `append_member`.
     """
-    from insitu import references
     from insitu.references import AppendReport
 
     known: dict[str, Member] = {}
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         load = make_loader(storage_options)
         saved = read_saved_member(opened.tree, load, target)
         if dim not in saved.sizes:

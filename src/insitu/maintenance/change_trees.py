@@ -16,6 +16,7 @@ import numpy as np
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
 from insitu.maintenance.append_files import append_to_icechunk, check_compatible, empty_append_report
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.change_files import combine_anew, tree_from_root
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild import join_in_order
@@ -63,7 +64,7 @@ def append_groups(
         return append_to_icechunk(root, target, dim, storage_options)
     load, added = make_loader(storage_options), tuple(files) or tuple(s.url for s in tree_from_root(root).sources)
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         saved = _saved_root(opened.tree, load, target)
         known = recipe.files or tuple(source.url for source in opened.tree.sources)

@@ -31,8 +31,9 @@ def check(
     """Check that no source of saved references changed since it was scanned, and that none is there
     twice.
 
-    The files of an insitu store are compared with their checksums first. If one is damaged, sources
-    are not checked.
+    The files of an insitu store are compared with their checksums first, and its native chunks with
+    their sizes. If one is damaged, sources are not checked. The files below pinned parts are checked
+    like all others.
 
     Parameters
     ----------
@@ -49,15 +50,17 @@ def check(
     120 sources: 119 ok, 1 changed
     changed: s3://bucket/2020-06.nc: its ETag was "a41…" and is now "0f2…"
     """
-    from insitu.references import CheckReport, detect_format, find_damage
+    from insitu.references import CheckReport, detect_format, find_damage, open_files_tree
     from insitu.references import check as check_tree
 
     if isinstance(references, VirtualGroup):
         return check_tree(references, progress=progress, duplicates=True, storage_options=storage_options)
     url = os.fspath(one_location(references))
     tree = open_saved_tree(url, allow_local, storage_options)
-    if detect_format(url) == "insitu" and (damaged := find_damage(url, storage_options=storage_options)):
-        return CheckReport((), damaged=damaged)
+    if detect_format(url) == "insitu":
+        if damaged := find_damage(url, allow_local=allow_local, storage_options=storage_options):
+            return CheckReport((), damaged=damaged)
+        tree = open_files_tree(url, allow_local=allow_local, storage_options=storage_options)
     return check_tree(tree, progress=progress, duplicates=True, storage_options=storage_options)
 
 

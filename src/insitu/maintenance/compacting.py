@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
+from insitu.maintenance.unused_chunks import remove_unused_chunks
+from insitu.model.description import format_bytes
 
 __all__ = ["CompactReport", "compact"]
 
@@ -20,11 +22,14 @@ class CompactReport:
     files_after: int
     bytes_before: int
     bytes_after: int
+    unpinned_bytes: int = 0
+    """Bytes of native chunks that were removed, because nothing refers to them."""
 
     def __str__(self) -> str:
         return (
             f"{self.target}: {self.files_before:,} files of {self.bytes_before:,} bytes became "
             f"{self.files_after:,} of {self.bytes_after:,}"
+            + (f"; removed {format_bytes(self.unpinned_bytes)} of unpinned chunks" if self.unpinned_bytes else "")
         )
 
 
@@ -33,7 +38,9 @@ def compact(target: str, *, storage_options: Mapping[str, Any] | None = None) ->
     dropped or replaced.
 
     The dataset stays the same. Who has the store open goes on reading the old files, which are
-    removed by a change a day later.
+    removed by a change a day later. Native chunks that neither the store nor the state before refers
+    to are removed at once; in an object store a day after they were written, since another machine
+    may be pinning them.
 
     Parameters
     ----------
@@ -56,5 +63,6 @@ def compact(target: str, *, storage_options: Mapping[str, Any] | None = None) ->
         before = opened.store.file_sizes()
         if opened.compact():
             after = references.open_for_update(target, storage_options=storage_options).store.file_sizes()
-            return CompactReport(target, len(before), len(after), sum(before), sum(after))
+            removed = remove_unused_chunks(target, storage_options)
+            return CompactReport(target, len(before), len(after), sum(before), sum(after), removed)
     raise lost_race_error(target)

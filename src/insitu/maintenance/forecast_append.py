@@ -18,6 +18,7 @@ import numpy.typing as npt
 from insitu.combining.file_ranges import FileLayout, find_shadowed_sources
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.change_files import combine_anew
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.model import Source, VirtualArray, count_written
@@ -69,12 +70,11 @@ def append_forecasts(
         If the collection has a lead time of a run from another file, and its rule does not say
         which one counts.
     """
-    from insitu import references
     from insitu.references import AppendReport
 
     load = make_loader(storage_options)
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe = opened.recipe(Recipe)
         axes = ForecastAxes.of(recipe.options.combine)
         assert axes is not None

@@ -10,6 +10,7 @@ import numpy as np
 from insitu.combining.file_ranges import FileLayout, select_range
 from insitu.combining.recipe import Recipe
 from insitu.errors import SelectionError, UnsupportedError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error, read_saved_member
 from insitu.model import VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, ForecastAxes
@@ -39,11 +40,9 @@ def keep_last(
     SelectionError
         If the archive has no such dimension, or if nothing would be kept.
     """
-    from insitu import references
-
     load = make_loader(storage_options)
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         recipe = opened.recipe(Recipe)
         if recipe.placed is not None:
             raise UnsupportedError(

@@ -14,6 +14,7 @@ from insitu.combining.file_names import one_location
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, SourceError, StaleSourceError, UnsupportedError, VariableError
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.change_files import change_files, files_of
 from insitu.maintenance.checking import Progress, open_saved_tree
 from insitu.maintenance.conflicts import COMBINE_ANEW
@@ -22,8 +23,8 @@ from insitu.model import VirtualArray
 from insitu.model.group import nest_groups
 from insitu.open_options import CombineOptions, ScanOptions
 from insitu.scanning.member import Member
-from insitu.scanning.saved_members import tree_from_member
-from insitu.scanning.scan_member import Job, scan_tree
+from insitu.scanning.saved_members import member_from_tree, tree_from_member
+from insitu.scanning.scan_member import Job, make_loader, scan_tree
 from insitu.sources.listing import local_path
 
 if TYPE_CHECKING:
@@ -60,9 +61,7 @@ def refresh(
 
     url = os.fspath(one_location(references))
     # Opened first: a store that another writer changes during the scan is not overwritten.
-    update = (
-        forms.open_for_update(url, storage_options=storage_options) if forms.detect_format(url) == "insitu" else None
-    )
+    update = open_for_update(url, storage_options) if forms.detect_format(url) == "insitu" else None
     names = UrlResolver(local_path(url) or url, allow_local)
     tree = open_saved_tree(url, allow_local, storage_options, names) if update is None else update.tree
     report = forms.check(tree, progress=progress, storage_options=storage_options)
@@ -89,10 +88,16 @@ def refresh(
             f"{url} cannot be rebuilt from its files: {recipe.unknown}", url=min(changed), hint=COMBINE_ANEW
         )
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local), recipe.options.decode)
-    fresh, document = dict(scan_tree(url, job)), None
+    load = make_loader(storage_options)
     is_combined_tree = recipe.options.scan.tree and (
         len(recipe.files) > 1 or (recipe.files and recipe.options.combine != CombineOptions())
     )
+    fresh: dict[str, Member] = dict(
+        scan_tree(url, job)
+        if update is None  # else what the files hold, without what is pinned
+        else ((path, member_from_tree(group, job.decode, load, url=url)) for path, group in tree.walk())
+    )
+    document = None
     try:
         if is_combined_tree or recipe.placed is not None:
             whole, made = change_files(fresh[""], recipe, recipe.files, changed, storage_options, url)

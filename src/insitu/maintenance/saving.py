@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.combining.file_names import one_location
 from insitu.combining.recipe import Recipe
+from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualGroup
 from insitu.model.group import nest_groups
@@ -119,7 +120,11 @@ def convert(
 
     source = one_location(source)
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local))
-    tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
+    if references.detect_format(os.fspath(source)) == "insitu":
+        # Of what is pinned the files, too: native chunks belong to their store, which may unpin them.
+        tree = references.open_files_tree(os.fspath(source), allow_local=allow_local, storage_options=storage_options)
+    else:
+        tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
     recipe = saved_recipe(os.fspath(source), storage_options)
     if rename is not None:
         references.renamed_urls(tree, rename)  # raises if nothing matches
@@ -148,7 +153,7 @@ def rename_sources(target: str, rename: Mapping[str, str], *, storage_options: M
     from insitu import references
 
     for _ in range(ATTEMPTS):
-        opened = references.open_for_update(target, storage_options=storage_options)
+        opened = open_for_update(target, storage_options)
         renamed = references.renamed_urls(opened.tree, rename)
         tree = references.with_renamed_sources(opened.tree, rename)
         if not renamed or opened.replace(tree, rename=references.renaming_function(rename)):

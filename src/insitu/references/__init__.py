@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from insitu.references.update_references import (
         RollbackReport,
         find_damage,
+        open_files_tree,
         open_for_update,
         recipe_of,
         rollback_store,
@@ -45,6 +46,7 @@ __all__ = [
     "find_damage",
     "format_from_name",
     "is_store",
+    "open_files_tree",
     "open_for_update",
     "open_references",
     "recipe_of",
@@ -73,6 +75,7 @@ __getattr__ = lazy_attributes(
         "find_damage": "insitu.references.update_references",
         "format_from_name": "insitu.references.open_and_save",
         "is_store": "insitu.references.open_and_save",
+        "open_files_tree": "insitu.references.update_references",
         "open_for_update": "insitu.references.update_references",
         "open_references": "insitu.references.open_and_save",
         "recipe_of": "insitu.references.update_references",

@@ -91,6 +91,25 @@ def hold_file_lock(path: str) -> Iterator[None]:
 
 
 @contextmanager
+def try_file_lock(path: str) -> Iterator[bool]:
+    """Give whether nobody held the lock on an existing file, which is held then; do not wait for it."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                library: Any = importlib.import_module("msvcrt")
+                library.locking(handle, library.LK_NBLCK, 1)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def lock_descriptor(handle: int) -> Iterator[None]:
     """Hold an exclusive lock on an open file; wait until nobody else does."""
     if fcntl is not None:

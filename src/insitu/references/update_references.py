@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from insitu.errors import InsituError, UnsupportedError
 from insitu.model import VirtualGroup
+from insitu.references.check_sources import check
 from insitu.references.list_objects import list_written_cells
 from insitu.references.open_and_save import detect_format
+from insitu.references.rename import with_renamed_sources
 from insitu.references.store.store_reader import open_store, read_document, saved_recipe
 from insitu.references.store.store_writer import StoreUpdate, restore_previous
 from insitu.references.urls import absolute_url, relative_to, with_other_files
@@ -20,10 +22,14 @@ __all__ = [
     "RollbackReport",
     "StoreState",
     "find_damage",
+    "open_files_tree",
     "open_for_update",
     "recipe_of",
     "rollback_store",
 ]
+
+CarryPinned = Callable[[VirtualGroup, VirtualGroup, VirtualGroup], VirtualGroup]
+"""Called with the tree of the files before and after a change, and what was pinned."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,9 +38,14 @@ class ReferencesUpdate:
 
     url: str
     tree: VirtualGroup
+    """As the files hold it, without what is pinned."""
     store: StoreUpdate
     storage_options: Mapping[str, Any] | None = None
     recipe_document: Mapping[str, Any] | None = None
+    pinned: VirtualGroup = field(default_factory=lambda: VirtualGroup({}))
+    """The pinned parts: arrays of the same paths and shapes, with gaps."""
+    carry_pinned: CarryPinned | None = None
+    """Finds what of the pinned parts holds for another tree; None: nothing does."""
 
     def recipe(self, kind: Any) -> Any:
         """Return how the files were combined, as an object of class `kind`."""
@@ -47,16 +58,24 @@ class ReferencesUpdate:
         relative: bool = False,
         rename: Callable[[str], str] | None = None,
         recipe: Mapping[str, Any] | None = None,
+        pinned: VirtualGroup | None = None,
     ) -> bool:
         """Replace the tree; return False, and change nothing, if another writer was faster.
 
         Rows that the store has already are not written again. URLs are written relative to the store
         if those that it has are, or if `relative` is set. `rename` gives the files of the recipe
-        other names, as the sources of the tree have them; `recipe` replaces the recipe.
+        other names, as the sources of the tree have them; `recipe` replaces the recipe. What is pinned
+        stays where the same chunks of the same files lie below it, unless `pinned` is given.
         """
+        before = self.tree
         if rename is not None:
             recipe = with_other_files(self.recipe_document, rename)
-        return self.store.replace(list_written_cells(tree, self.storage_options), self._url_formatter(relative), recipe)
+            before = with_renamed_sources(before, rename)
+        tree = list_written_cells(tree, self.storage_options)
+        if pinned is None:
+            carry = self.carry_pinned
+            pinned = VirtualGroup({}) if carry is None else carry(before, tree, self.pinned)
+        return self.store.replace(tree, self._url_formatter(relative), recipe, pinned)
 
     def compact(self) -> bool:
         """Write the same tree anew, into as few files as possible; return False, and change nothing,
@@ -85,7 +104,8 @@ def open_for_update(url: str, *, storage_options: Mapping[str, Any] | None = Non
         )
     opened = open_store(url, storage_options=storage_options)
     update = StoreUpdate(opened, storage_options)
-    return ReferencesUpdate(url, opened.group(), update, storage_options, opened.recipe())
+    files, pinned = opened.layers()
+    return ReferencesUpdate(url, files, update, storage_options, opened.recipe(), pinned)
 
 
 def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
@@ -95,16 +115,29 @@ def recipe_of(url: str, *, storage_options: Mapping[str, Any] | None = None) -> 
     return saved_recipe(read_document(url, storage_options=storage_options), url)
 
 
-def find_damage(url: str, *, storage_options: Mapping[str, Any] | None = None) -> tuple[tuple[str, str], ...]:
-    """Read every file of an insitu store; return the URL and the reason of each damaged one."""
-    opened = open_store(url, storage_options=storage_options)
+def open_files_tree(
+    url: str, *, allow_local: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> VirtualGroup:
+    """Return the tree of an insitu store as its files hold it, without what is pinned."""
+    return open_store(url, allow_local=allow_local, storage_options=storage_options).layers()[0]
+
+
+def find_damage(
+    url: str, *, allow_local: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Read every file of an insitu store, and ask for the size of its native chunks; return the URL and the reason
+    of each damaged one.
+    """
+    opened = open_store(url, allow_local=allow_local, storage_options=storage_options)
     found = []
     for part in (*opened.sources.parts, *opened.chunks):
         try:
             part.verify()
         except InsituError as problem:
             found.append((part.url, problem.message))
-    return tuple(found)
+    _, pinned = opened.layers()
+    report = check(pinned, storage_options=storage_options)
+    return (*found, *((finding.source.url, finding.reason) for finding in report.stale))
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def parse_root(data: bytes, url: str) -> dict[str, Any]:
             hint="Scan the files again and save them anew" if version == 1 else "Install a newer insitu",
         )
     with error_context(url=url, structure=NAME):
-        check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "recipe", "retired", "saved"))
+        check_fields(document, FIELDS, "the root", optional=(CHECKSUM, "pinned", "recipe", "retired", "saved"))
         text_field(document["id"], "id")
         integer_field(document["tiles"], "tiles")
         object_field(document.get("retired", {}), "retired")

@@ -7,7 +7,7 @@ however many chunks there are. Rows are fetched when a cell is located, sources 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -33,9 +33,11 @@ from insitu.model import (
     VirtualGroup,
 )
 from insitu.model.axis import Indices
+from insitu.model.overlay import overlay
 from insitu.model.source import SourceSequence
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
+from insitu.references.store.native_chunks import native_folder, outer_url
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
 from insitu.references.store.small_tables import read_axes, read_packings
@@ -116,12 +118,25 @@ class StoredSources(SourceSequence):
         which = next(number for number, part in enumerate(self.parts) if part.rows)
         return any(is_relative(url) for url in self._page(which, 0)["url"].to_pylist())
 
+    def native_folders(self) -> set[str]:
+        """Return the folders of native chunks that sources lie in."""
+        return {
+            folder
+            for which, part in enumerate(self.parts)
+            for group in range(-(-part.rows // ROWS_PER_GROUP))
+            for url in self._page(which, group)["url"].to_pylist()
+            if (folder := native_folder(url)) is not None
+        }
+
     def _page(self, part: int, group: int) -> Mapping[str, Any]:
         return self.pages.get_or_load((part, group), partial(self.parts[part].columns, group, _SOURCE_COLUMNS))
 
     def _source(self, page: Mapping[str, Any], row: int) -> Source:
         url, size, etag, modified, optional = (page[name][row].as_py() for name in _SOURCE_COLUMNS)
-        return Source(self.base.resolve(url), size, etag, modified, bool(optional))
+        return Source(self._resolve(url), size, etag, modified, bool(optional))
+
+    def _resolve(self, url: str) -> str:
+        return outer_url(url, str(self.base.url)) or self.base.resolve(url)
 
     def __iter__(self) -> Iterator[Source]:
         for which, part in enumerate(self.parts):
@@ -129,7 +144,7 @@ class StoredSources(SourceSequence):
                 page = self._page(which, group)
                 # By columns: one value at a time takes thirty times as long.
                 for row in zip(*(page[name].to_pylist() for name in _SOURCE_COLUMNS), strict=True):
-                    yield Source(self.base.resolve(row[0]), row[1], row[2], row[3], bool(row[4]))
+                    yield Source(self._resolve(row[0]), row[1], row[2], row[3], bool(row[4]))
 
 
 @dataclass(slots=True, eq=False)
@@ -154,12 +169,23 @@ class OpenStore:
         return saved_recipe(self.document, self.url)
 
     def group(self) -> VirtualGroup:
-        """Return the tree."""
+        """Return the tree, with what is pinned laid over what lies in the files."""
+        files, pinned = self.layers()
+        return lay_over(files, pinned)
+
+    def layers(self) -> tuple[VirtualGroup, VirtualGroup]:
+        """Return the tree as the files hold it, and the pinned parts: arrays of the same paths and shapes whose
+        tiles lie inside the store, with gaps between them.
+        """
         self.used = RowRanges()
         try:
             tree = self._group(object_field(needed(self.document, "tree"), "tree"), "")
+            pinned = VirtualGroup({})
+            if "pinned" in self.document:
+                pinned = self._group(object_field(self.document["pinned"], "pinned"), "")
+                _check_pinned(tree, pinned)
             self.used.check({_AXIS_ROWS: len(self.axes["extent"])})
-            return tree
+            return tree, pinned
         except ModelError as problem:
             raise FormatError(f"the tree is damaged: {problem}", url=self.url, structure=root.NAME) from None
         except InsituError as problem:
@@ -295,6 +321,29 @@ class OpenStore:
         if count != cells:
             raise FormatError(f"a table of kind {kind!r} has {count} rows for a grid of {shape}")
         return GridRows(shape, self.sources, stored)
+
+
+def lay_over(files: VirtualGroup, pinned: VirtualGroup) -> VirtualGroup:
+    """Return a tree with pinned parts laid over its arrays."""
+    if not pinned.arrays and not pinned.groups:
+        return files
+    arrays = {
+        name: overlay(array, pinned.arrays[name]) if name in pinned.arrays else array
+        for name, array in files.arrays.items()
+    }
+    groups = {
+        name: lay_over(group, pinned.groups[name]) if name in pinned.groups else group
+        for name, group in files.groups.items()
+    }
+    return replace(files, arrays=arrays, groups=groups)
+
+
+def _check_pinned(files: VirtualGroup, pinned: VirtualGroup) -> None:
+    """Raise `FormatError` if what is pinned does not fit the arrays of the files."""
+    for path, array in pinned.all_arrays():
+        below = files.array(path)
+        if (below.shape, below.dims, below.dtype) != (array.shape, array.dims, array.dtype):
+            raise FormatError(f"the pinned parts of {path!r} do not have its dimensions and type")
 
 
 _AXIS_ROWS = "axes"

@@ -22,19 +22,29 @@ import numpy as np
 from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError, error_context
 from insitu.model import Tile, VirtualArray, VirtualGroup
 from insitu.references.atomic_write import Folder, open_folder
+from insitu.references.chunk_places import used_urls
 from insitu.references.store import root
 from insitu.references.store.file_merging import files_to_merge, split_retired, trailing_files_to_merge
 from insitu.references.store.json_values import dtype_to_json, pack
+from insitu.references.store.native_chunks import inner_url, native_folder
 from insitu.references.store.pools import AXES, SOURCES, Pools
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.references.store.row_file_writer import RowFileWriter, describe_file
-from insitu.references.store.store_reader import OpenStore
+from insitu.references.store.store_reader import OpenStore, open_store
 from insitu.references.store.table_writer import ChunkFiles, TableWriter
 from insitu.references.urls import with_other_files
 
-__all__ = ["StoreConflictError", "StoreUpdate", "is_unfinished", "restore_previous", "write_store"]
+__all__ = [
+    "StoreConflictError",
+    "StoreUpdate",
+    "is_unfinished",
+    "named_native_folders",
+    "restore_previous",
+    "write_store",
+]
 
 UrlFormatter = Callable[[str], str]
+NOTHING_PINNED = VirtualGroup({})
 
 
 _LEFT_BEHIND = re.compile(
@@ -115,20 +125,24 @@ class StoreUpdate:
         return [part.nbytes for part in (*self.opened.chunks, *self.opened.sources.parts)]
 
     def replace(
-        self, group: VirtualGroup, name_source: UrlFormatter | None = None, recipe: Mapping[str, Any] | None = None
+        self,
+        group: VirtualGroup,
+        name_source: UrlFormatter | None = None,
+        recipe: Mapping[str, Any] | None = None,
+        pinned: VirtualGroup = NOTHING_PINNED,
     ) -> bool:
-        """Replace the tree, and the recipe if one is given; return False, and change nothing, if the
-        store changed since it was read.
+        """Replace the tree, the pinned parts, and the recipe if one is given; return False, and change
+        nothing, if the store changed since it was read.
 
         If the store has many small files, these are merged.
         """
-        return self._writer(self.opened, name_source, recipe).try_save(group)
+        return self._writer(self.opened, name_source, recipe).try_save(group, pinned)
 
     def compact(self, name_source: UrlFormatter | None = None) -> bool:
         """Write all rows and sources that are in use anew, into as few files as possible; return
         False, and change nothing, if the store changed since it was read.
         """
-        return self._writer(None, name_source).try_save(self.opened.group())
+        return self._writer(None, name_source).try_save(*self.opened.layers())
 
     def _writer(
         self, reused: OpenStore | None, name_source: UrlFormatter | None, recipe: Mapping[str, Any] | None = None
@@ -165,6 +179,22 @@ def restore_previous(
         return document, root.parse_root(now, url)
     except InsituError:
         return document, {}  # damaged, which may be the reason for the rollback
+
+
+def named_native_folders(url: str, storage_options: Mapping[str, Any] | None = None) -> set[str]:
+    """Return the folders of native chunks that the present state of a store or the one before refers to."""
+    to = open_folder(url, storage_options)
+    now = to.read(root.NAME)
+    roots = [] if now is None else [data for data in (now, _read_previous(to, now)) if data is not None]
+    found: set[str] = set()
+    for data in roots:
+        opened = open_store(url, allow_local=True, storage_options=storage_options, data=data)
+        # A list of sources keeps those that were in use once: where it names others, the chunks decide.
+        if opened.sources.native_folders() - found:
+            arrays = (array for tree in opened.layers() for _, array in tree.all_arrays())
+            names = (inner_url(name, url) for array in arrays for name in used_urls(array))
+            found |= {folder for name in names if name is not None and (folder := native_folder(name)) is not None}
+    return found
 
 
 def _previous_names(data: bytes) -> list[str]:
@@ -220,15 +250,16 @@ class _StoreWriter:
         """Failures after the save had its effect; they become warnings."""
         self.save_id = uuid.uuid4().hex[:12]
         self.created: list[str] = []
-        self.pools = Pools(opened, name_source or (lambda url: url))
+        self.name_source = name_source or (lambda url: url)
+        self.pools = Pools(opened, lambda url: inner_url(url, to.url) or self.name_source(url))
 
-    def try_save(self, group: VirtualGroup) -> bool:
+    def try_save(self, group: VirtualGroup, pinned: VirtualGroup = NOTHING_PINNED) -> bool:
         """Write the files, then the root; return False if another writer changed the store before
         that.
         """
         new_root = None
         try:
-            document = self._document(group)
+            document = self._document(group, pinned)
             new_root = root.serialize(document)
             if self.replaced_root is not None:
                 self._keep_previous(root.previous_name(document), self.replaced_root)
@@ -274,7 +305,7 @@ class _StoreWriter:
         if new_root is None or self.folder.read(root.NAME) != new_root:
             self.folder.remove(self.created)
 
-    def _document(self, group: VirtualGroup) -> dict[str, Any]:
+    def _document(self, group: VirtualGroup, pinned: VirtualGroup) -> dict[str, Any]:
         existing: Mapping[str, Any] = self.opened.document if self.opened is not None else {}
         parts: list[dict[str, Any]] = existing.get("chunks", [])
         merged = files_to_merge([part["rows"] for part in parts])
@@ -288,6 +319,7 @@ class _StoreWriter:
                 int(existing.get("tiles", 0)),
             )
             tree = self._group(group)
+            native = self._group(pinned) if any(True for _ in pinned.all_arrays()) else None
             files.close()
         pools = self.pools
         axes = self._write("axes", AXES, [pools.axis_columns()], AXES.names) if pools.axis_rows else None
@@ -301,7 +333,8 @@ class _StoreWriter:
             "sources": self._source_parts(),
             "chunks": [*(parts[number] for number in unmerged), *files.parts],
             "tree": tree,
-            **({"recipe": with_other_files(self.recipe, pools.name_source)} if self.recipe is not None else {}),
+            **({} if native is None else {"pinned": native}),
+            **({"recipe": with_other_files(self.recipe, self.name_source)} if self.recipe is not None else {}),
         }
         retired, self.expired = split_retired(self._retired_files(document), time.time())
         return {**document, "retired": retired} if retired else document

@@ -1,0 +1,58 @@
+"""Names of the native chunks that lie inside a store, in its folder `native`.
+
+The store names them by URLs of their own, `store://FOLDER/KEY`, which do not contain where the store
+lies: a store that was moved or copied reads its own chunks.
+"""
+
+from __future__ import annotations
+
+import os
+
+from insitu.errors import FormatError
+from insitu.sources.listing import local_path
+
+__all__ = ["NATIVE", "inner_url", "native_folder", "native_url", "outer_url"]
+
+NATIVE = "native"
+"""The folder of native chunks in a store: a folder in it for each time that something was pinned."""
+_SCHEME = "store://"
+
+
+def native_url(store: str) -> str:
+    """Return the URL or absolute path of the folder of native chunks of a store."""
+    path = local_path(store)
+    return f"{store.rstrip('/')}/{NATIVE}" if path is None else os.path.join(os.path.abspath(path), NATIVE)
+
+
+def inner_url(url: str, store: str) -> str | None:
+    """Return how a store names an object if it is one of its native chunks; else None.
+
+    Examples
+    --------
+    >>> inner_url("s3://b/x.insitu/native/4f0c/tas/c/0", "s3://b/x.insitu"), inner_url("s3://b/a.nc", "s3://b/x.insitu")
+    ('store://4f0c/tas/c/0', None)
+    """
+    begin = f"{native_url(store)}/"
+    path = url if local_path(url) is None else os.path.abspath(str(local_path(url)))
+    return _SCHEME + path[len(begin) :] if path.startswith(begin) else None
+
+
+def native_folder(url: str) -> str | None:
+    """Return the folder of a native chunk, given how the store names it; None if it lies elsewhere."""
+    return url.removeprefix(_SCHEME).partition("/")[0] if url.startswith(_SCHEME) else None
+
+
+def outer_url(url: str, store: str) -> str | None:
+    """Return where an object lies that the store at a URL names as one of its native chunks; else None.
+
+    Raises
+    ------
+    FormatError
+        If the name leads out of the folder of native chunks.
+    """
+    if not url.startswith(_SCHEME):
+        return None
+    key = url.removeprefix(_SCHEME)
+    if "\\" in key or any(part in ("", ".", "..") for part in key.split("/")):
+        raise FormatError(f"{url!r} is not a valid name of a native chunk", url=store)
+    return f"{native_url(store)}/{key}"
