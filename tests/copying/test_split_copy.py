@@ -107,7 +107,7 @@ def test_append_adds_files_and_makes_grown_ones_anew(source: insitu.Archive, tmp
         dataset(6).isel(time=slice(150, None)).insitu.copy(target, append=True)
 
 
-@pytest.mark.parametrize("where", ["execute_plan", "retry_while_open"])
+@pytest.mark.parametrize("where", ["execute_copy", "retry_while_open"])
 def test_killed_between_two_files(
     source: insitu.Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_killed_between_two_files(
         with pytest.raises(Killed):
             source.copy(target)
     there = [one for one in files(tmp_path / "out") if ".copying" not in one]
-    assert there == ([] if where == "execute_plan" else ["200011.nc"])
+    assert there == ([] if where == "execute_copy" else ["200011.nc"])
     source.copy(target)
     assert files(tmp_path / "out") == ["200011.nc", "200012.nc", "200101.nc", "200102.nc", "200103.nc"]
     want = opened(tmp_path / "source.nc")

@@ -288,14 +288,14 @@ def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, mo
     target = tmp_path / "x.insitu"
     open_files(paths[:2]).insitu.save(target)
     rewrite_file(paths[0], 0, seed=1)
-    original = refreshing.scan_tree
+    original = refreshing.change_files
 
     def slow(*given: Any) -> Any:
-        made = list(original(*given))
+        made = original(*given)
         insitu.open_dataset(paths[2]).insitu.append(target, "time")
         return made
 
-    monkeypatch.setattr(refreshing, "scan_tree", slow)
+    monkeypatch.setattr(refreshing, "change_files", slow)
     with pytest.raises(SourceError, match="another writer"):
         refresh(target)
     monkeypatch.undo()
