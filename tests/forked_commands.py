@@ -1,4 +1,4 @@
-"""Run commands of insitu in forks of one process that has imported everything, or in new interpreters.
+"""Run commands of insitu, and other code, in forks of one process that has imported everything, or in new interpreters.
 
 A new interpreter imports for one to two seconds of processor time before a command begins, and the tests run
 hundreds of commands and servers; a fork begins at once. The process that is forked does nothing but import, so it
@@ -26,7 +26,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from waiting import LONG
@@ -39,6 +41,7 @@ __all__ = [
     "run_command",
     "start_command",
     "start_in_new_interpreter",
+    "write_program",
 ]
 
 ADDRESS = "INSITU_TESTS_FORKING"
@@ -98,6 +101,8 @@ class ForkedProcess:
 def start_command(
     words: Sequence[object],
     *,
+    code: str = CODE,
+    folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     stdout: IO[Any] | None = None,
     stderr: IO[Any] | None = None,
@@ -108,6 +113,10 @@ def start_command(
     ----------
     words
         The verb and its arguments.
+    code
+        What is run instead of the command line, as by `python -c`.
+    folder
+        The working directory; by default that of this process.
     environment
         All variables of the process; by default those of this one.
     stdout, stderr
@@ -116,10 +125,14 @@ def start_command(
     variables = dict(os.environ if environment is None else environment)
     address = None if _changes_interpreter(variables) else forking_address()
     if address is None:
-        return start_in_new_interpreter(words, environment=variables, stdout=stdout, stderr=stderr)
+        return start_in_new_interpreter(
+            words, code=code, folder=folder, environment=variables, stdout=stdout, stderr=stderr
+        )
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(address)
-    request = {"words": [*map(str, words)], "environment": variables, "folder": os.getcwd()}
+    request = {
+        "words": [*map(str, words)], "code": code, "environment": variables, "folder": str(folder or os.getcwd()),
+    }  # fmt: skip
     files = [1 if stdout is None else stdout.fileno(), 2 if stderr is None else stderr.fileno()]
     socket.send_fds(connection, [b" "], files)
     connection.sendall(json.dumps(request).encode() + b"\n")
@@ -129,25 +142,51 @@ def start_command(
 def start_in_new_interpreter(
     words: Sequence[object],
     *,
+    code: str = CODE,
+    folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     stdout: IO[Any] | None = None,
     stderr: IO[Any] | None = None,
 ) -> subprocess.Popen[Any]:
     """The same in a new interpreter, which has imported nothing but what the command needs."""
-    command = [sys.executable, "-c", CODE, *map(str, words)]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+    )
 
 
 def run_command(
-    words: Sequence[object], *, environment: Mapping[str, str] | None = None
+    words: Sequence[object],
+    *,
+    code: str = CODE,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `insitu` with these words, and return how it ended and what it printed."""
+    """Run `insitu` with these words, or other code, and return how it ended and what it printed."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = start_command(words, environment=environment, stdout=out, stderr=err)
+        process = start_command(words, code=code, folder=folder, environment=environment, stdout=out, stderr=err)
         code = process.wait(LONG)
         for file in (out, err):
             file.seek(0)
         return subprocess.CompletedProcess(["insitu", *map(str, words)], code, out.read(), err.read())
+
+
+def write_program(path: Path) -> None:
+    """Write a program that runs its words like `start_command`: `insitu` for shells. It imports what sockets need."""
+    path.write_text(
+        f"#!{sys.executable} -IS\nimport sys\nsys.path.append({str(Path(__file__).parent)!r})\n"
+        "from forked_commands import stand_in\nstand_in()\n"
+    )
+    path.chmod(0o755)
+
+
+def stand_in() -> None:
+    """Start the command that the words of this process name, hand on signals, and end as it does."""
+    process = start_command(sys.argv[1:])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: process.send_signal(number))
+    code = process.wait()
+    os._exit(code if code >= 0 else 128 - code)
 
 
 def _changes_interpreter(variables: Mapping[str, str]) -> bool:
@@ -188,16 +227,21 @@ def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     _import_everything()
     gc.freeze()  # a fork that marks all these objects as seen would copy the pages that hold them
-    if (words := _wait_for_command(listener)) is None:
+    if (request := _wait_for_command(listener)) is None:
         return
-    sys.argv = ["insitu", *words]
-    import insitu.cli
-
+    sys.argv = ["insitu" if request["code"] == CODE else "-c", *request["words"]]
+    main = types.ModuleType("__main__")  # without a file: what is spawned does not import this one
+    _main_modules.append(sys.modules["__main__"])
+    sys.modules["__main__"] = main
     try:
-        insitu.cli.main()
+        exec(compile(request["code"], "<string>", "exec"), vars(main))
     except SystemExit as end:
         ended.append(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise
+    ended.append(0)
+
+
+_main_modules: list[types.ModuleType] = []
 
 
 def _leave(ended: list[int]) -> None:
@@ -220,8 +264,8 @@ def _import_everything() -> None:
     importlib.import_module("xarray").Variable((), 0)
 
 
-def _wait_for_command(listener: socket.socket) -> list[str] | None:
-    """Return the words of a command in a process of its own; None in this one, at its end."""
+def _wait_for_command(listener: socket.socket) -> dict[str, Any] | None:
+    """Return what is to be run, in a process of its own; None in this one, at its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait for commands are not waited for
     while True:
         ready = multiprocessing.connection.wait([listener, sys.stdin])
@@ -235,11 +279,11 @@ def _wait_for_command(listener: socket.socket) -> list[str] | None:
         connection.close()
 
 
-def _fork_command(connection: socket.socket) -> list[str]:
-    """Return the words in a fork of this process, which waits for it and tells how it ended."""
+def _fork_command(connection: socket.socket) -> dict[str, Any]:
+    """Return the request in a fork of this process, which waits for it and tells how it ended."""
     _, files, _, _ = socket.recv_fds(connection, 1, 2)
     with connection.makefile("r") as lines:
-        request = json.loads(lines.readline())
+        request: dict[str, Any] = json.loads(lines.readline())
     child = os.fork()
     if child:
         os.dup2(0, 1)
@@ -266,8 +310,7 @@ def _fork_command(connection: socket.socket) -> list[str]:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-    words: list[str] = request["words"]
-    return words
+    return request
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(PLAIN)
 def test_plain_messages(value: Any) -> None:
     data = cbor2.dumps(value)
@@ -57,7 +57,7 @@ def test_plain_messages(value: Any) -> None:
             decode_cbor(data[:cut])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     try:

@@ -134,7 +134,7 @@ def owner_of(source: Source) -> int:
     return int(source.url)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_parts_cover_everything_once_and_have_one_owner(data: st.DataObject) -> None:
     ndim = data.draw(st.integers(1, 3))
@@ -189,7 +189,7 @@ def test_arrays_of_an_expression_are_split_together() -> None:
 METHODS = ("sum", "mean", "min", "max", "std", "count", "argmin", "argmax", "any", "prod")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_merged_pieces_equal_the_whole(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))

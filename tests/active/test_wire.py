@@ -47,7 +47,7 @@ def travelled(data: Any) -> Any:
     return cbor2.loads(cbor2.dumps(data))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(mosaics())
 def test_mosaics_travel(case: Any) -> None:
     found = array_from_wire(travelled(array_to_wire(case.array)))
@@ -55,7 +55,7 @@ def test_mosaics_travel(case: Any) -> None:
     np.testing.assert_array_equal(evaluate(found, case.disk), case.values)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.lists(st.integers(-(2**62), 2**62), max_size=50), st.booleans())
 def test_columns_travel(numbers: list[int], many: bool) -> None:
     column = np.array(numbers * (40 if many else 1), np.int64)

@@ -26,7 +26,7 @@ from insitu.reading import read_array
 xr = pytest.importorskip("xarray")
 from xarray.conventions import decode_cf_variable  # noqa: E402
 
-FIXED = settings(max_examples=100, deadline=None)
+FIXED = settings(max_examples=50, deadline=None)
 
 
 def stored(values: np.ndarray, attributes: dict[str, Any], chunk: int = 2) -> VirtualArray:

@@ -153,7 +153,7 @@ rows = st.builds(
 ).filter(lambda row: row.kind.scale_dtype is None or (row.scale is not None and row.offset is not None))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(rows, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_a_table_keeps_every_row(tables: list[list[Packing]]) -> None:
     copies = [pickle.loads(pickle.dumps(Packings.of(table))) for table in tables]

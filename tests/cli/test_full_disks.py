@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,8 @@ import pytest
 import xarray as xr
 
 import insitu
+from forked_commands import run_command
 from insitu.formats import InsituWarning
-from waiting import LONG
 
 pytest.importorskip("resource")
 
@@ -43,11 +42,8 @@ def archive(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def limited(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", LIMITED, *map(str, words)],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=LONG, check=False,
-    )  # fmt: skip
+def limited(*words: object) -> subprocess.CompletedProcess[str]:
+    return run_command(words, code=LIMITED)
 
 
 @pytest.mark.parametrize("suffix", ["npy", "txt", "csv", "nc"])
@@ -85,14 +81,7 @@ def test_a_scan_goes_on_without_its_journal(archive: list[Path], tmp_path: Path)
     target = tmp_path / "all.json"
     words = ["scan", *map(str, archive), "-o", str(target), "--overwrite"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
-    done = subprocess.run(
-        [sys.executable, "-c", "from insitu.cli import main; main()", *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    done = run_command(words, environment=environment)
     assert done.returncode == 0, done.stderr
     assert "The scan goes on" in done.stderr
     xr.testing.assert_equal(insitu.open_dataset(target).load(), xr.open_mfdataset(archive).load())

@@ -226,7 +226,7 @@ BOMBS = {
 @pytest.mark.parametrize("stacked", [False, True])
 def test_bombs(name, stacked):
     """Much more output than declared: an error, before memory is spent on it."""
-    size = 64 << 20
+    size = 16 << 20
     data = BOMBS[name](bytes(size))
     codecs = (Codec("shuffle", {"elementsize": 2}), ZLIB, Codec(name)) if stacked else (Codec(name),)
     encoding = Encoding(np.dtype("u1"), codecs)

@@ -39,7 +39,7 @@ def in_one_buffer(chunks: list[bytes]) -> ChunkBatch:
 
 
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_many_small_chunks_go_to_their_places(data: st.DataObject) -> None:
     codec = data.draw(st.sampled_from(sorted(COMPRESS)))
     dtype = np.dtype(data.draw(st.sampled_from(["<f4", ">i2", "u1", "<c16", "<M8[s]", "S3", "<f8"])))

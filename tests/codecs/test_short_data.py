@@ -23,7 +23,7 @@ from insitu.model import Codec, Encoding
 PATTERNS = (0x55, 0xAA)
 M_PERTURB = -6
 """Of glibc's mallopt: fresh memory is filled with a pattern, that of C libraries too."""
-DAMAGES = 40
+DAMAGES = 20
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def overlapping(draw: st.DrawFn) -> list[Part]:
 
 
 @given(archive=overlapping(), overlap=st.sampled_from(sorted(KEEP)), gaps=st.booleans())
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=20, deadline=None)
 def test_random_archives(archive: list[Part], overlap: str, gaps: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = write_all(Path(folder), archive)
@@ -105,7 +105,7 @@ def test_random_archives(archive: list[Part], overlap: str, gaps: bool) -> None:
 
 
 @given(archive=overlapping(), overlap=st.sampled_from(sorted(KEEP)), gaps=st.booleans(), nested=st.booleans())
-@hypothesis_settings(max_examples=20, deadline=None)
+@hypothesis_settings(max_examples=12, deadline=None)
 def test_portions_give_the_same(archive: list[Part], overlap: str, gaps: bool, nested: bool) -> None:
     options: dict[str, Any] = {"overlap": overlap, "expect": "1D" if gaps else None}
     if nested:
@@ -119,7 +119,7 @@ def test_portions_give_the_same(archive: list[Part], overlap: str, gaps: bool, n
 
 
 @given(archive=overlapping(), overlap=st.sampled_from(["first", "last"]))
-@hypothesis_settings(max_examples=20, deadline=None)
+@hypothesis_settings(max_examples=12, deadline=None)
 def test_lists_keep_their_order(archive: list[Part], overlap: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = write_all(Path(folder), archive)

@@ -82,7 +82,7 @@ def same(paths: Any, **options: Any) -> None:
     xr.testing.assert_identical(tree.load(), at_once.load())
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=20, deadline=None)
 @given(archive=parts(most=6), options=OPTIONS, nested=st.sampled_from((None, "time", "level")), backwards=st.booleans())
 def test_any_files(archive: list[Part], options: dict[str, Any], nested: str | None, backwards: bool) -> None:
     how = {"combine": "nested", "concat_dim": nested} if nested else {}

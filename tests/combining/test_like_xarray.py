@@ -32,21 +32,21 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(archive=parts(odd=False), options=OPTIONS)
 def test_files_that_differ_in_storage(archive: list[Part], options: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         compare(write_all(Path(folder), archive), **options)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(archive=parts(odd=True), options=OPTIONS)
 def test_files_that_differ_in_what_they_hold(archive: list[Part], options: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         compare(write_all(Path(folder), archive), **options)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(archive=parts(odd=True), options=OPTIONS, dim=st.sampled_from(("time", "member", "level", None)))
 def test_nested(archive: list[Part], options: dict[str, Any], dim: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -52,7 +52,7 @@ def check_sweep(sweep: Sweep, shape: tuple[int, ...], objects: tuple[int, ...]) 
     assert sweep.count(shape) == number + 1
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(cases())
 def test_no_two_boxes_write_one_object(case: tuple[tuple[int, ...], SourceGrid, tuple[int, ...], int]) -> None:
     shape, source, target, room = case
@@ -64,7 +64,7 @@ def test_no_two_boxes_write_one_object(case: tuple[tuple[int, ...], SourceGrid, 
         assert all(1 <= size <= n for size, n in zip(passes.between, shape, strict=True))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(cases())
 def test_each_chunk_is_decoded_once_within_the_memory(
     case: tuple[tuple[int, ...], SourceGrid, tuple[int, ...], int],

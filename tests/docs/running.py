@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlencode
 
-from forked_commands import ADDRESS, forking_address, run_command
+from forked_commands import ADDRESS, forking_address, run_command, write_program
 from ports import free_port
 from waiting import LONG, wait_until
 
@@ -209,12 +209,12 @@ def run_steps(
     """
     port = free_port()
     program = as_program(parts, {**(places or {}), "8080": str(port)})
+    tests = str(Path(__file__).parents[1])
     code = (
-        f"import docs.running\nprogram = {program!r}\ntry:\n"
+        f"import sys\nsys.path.append({tests!r})\nimport docs.running\nprogram = {program!r}\ntry:\n"
         "    exec(compile(program, 'page', 'exec'), {'__name__': 'page'})\nfinally:\n    docs.running.end_servers()\n"
     )
-    tests = str(Path(__file__).parents[1])
-    opened = folder / ".browser"
+    opened, programs = folder / ".browser", folder / ".bin"
     write = f"import pathlib, sys; pathlib.Path({str(opened)!r}).write_text(sys.argv[1])"
     inherited = {
         name: value
@@ -223,8 +223,7 @@ def run_steps(
     }
     whole = {
         **inherited,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join([tests, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
+        "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "XDG_CACHE_HOME": str(folder / ".cache"),
         "BROWSER": f"{shlex.join([sys.executable, '-c', write])} %s",
         "OPENED_IN_BROWSER": str(opened),
@@ -234,7 +233,8 @@ def run_steps(
         **({ADDRESS: address.lstrip("\0")} if (address := forking_address()) is not None else {}),
         **(environment or {}),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=LONG, env=whole
-    )
+    programs.mkdir()
+    if address is not None:
+        write_program(programs / "insitu")
+    done = run_command([], code=code, folder=folder, environment=whole)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"

@@ -120,7 +120,7 @@ def move(pair: Pair, draw: Any) -> Pair:
     return broadcast(expression, shape), np.broadcast_to(values, shape)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_moved_in_boxes_pickled_and_sent_they_have_the_same_values(data: st.DataObject) -> None:
     pair = data.draw(expressions())
@@ -142,7 +142,7 @@ def test_moved_in_boxes_pickled_and_sent_they_have_the_same_values(data: st.Data
     np.testing.assert_array_equal(read_all([built])[0], values)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_formulas_of_several_arrays_join(data: st.DataObject) -> None:
     formula_of = data.draw(

@@ -34,7 +34,7 @@ FINE = ("read", "in part", "refused")
 numbers = st.integers(0, MOST - 1)
 some_changes = st.lists(st.builds(Change, st.integers(0, WAYS - 1), numbers, numbers, numbers), min_size=1, max_size=3)
 stable = settings(
-    max_examples=150,
+    max_examples=100,
     derandomize=True,
     database=None,
     deadline=None,

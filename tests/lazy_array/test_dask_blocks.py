@@ -33,7 +33,7 @@ def unwritten(lengths: list[int], chunks: list[int]) -> Expression:
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 20)), min_size=1, max_size=3), st.integers(1, 20_000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_blocks_are_whole_chunks_up_to_a_size(axes: list[tuple[int, int]], limit: int) -> None:
     array = unwritten([length for length, _ in axes], [size for _, size in axes])
     with dask.config.set({"array.chunk-size": limit}):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import insitu
+from forked_commands import run_command
 from insitu.errors import InsituWarning, ModelError, StaleSourceError
 from insitu.maintenance import append_tree as append
 from insitu.maintenance import check
@@ -198,8 +199,7 @@ def test_check_names_sources_that_are_there_twice(tmp_path: Path) -> None:
     assert double.url == str(tmp_path / "1.nc")
     assert double.reason == "'t' shows its steps twice along 'time', starting at 4 and at 8"
     assert "duplicated: " in str(report)
-    command = [sys.executable, "-c", "import insitu.cli; insitu.cli.main()", "check", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
+    done = run_command(["check", target])
     assert done.returncode == 1
     assert "duplicated" in done.stdout
     assert "1.nc" in done.stdout

@@ -27,7 +27,7 @@ def test_a_file_is_what_it_holds(case: Case) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_basic_selections(data: st.DataObject) -> None:
     case = data.draw(bases())
     key = data.draw(basic_keys(case.values.shape))
@@ -36,7 +36,7 @@ def test_basic_selections(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_orthogonal_selections(data: st.DataObject) -> None:
     case = data.draw(bases())
     key, index = [], []
@@ -50,13 +50,13 @@ def test_orthogonal_selections(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_one_operation(data: st.DataObject) -> None:
     assert_same(data.draw(changed(data.draw(bases()))))
 
 
 @given(mosaics())
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_many_operations(case: Case) -> None:
     assert_same(case)
 

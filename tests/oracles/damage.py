@@ -26,7 +26,7 @@ from insitu.errors import InsituError
 __all__ = ["cut", "data_bytes", "flip"]
 
 MOST_BYTES = 1 << 24
-CHANGES = 150
+CHANGES = 100
 
 
 def cut(path: str) -> list[Finding]:

@@ -86,7 +86,7 @@ def _expected(whole: np.ndarray[Any, Any], selection: tuple[Any, ...]) -> Any:
     return out
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(how=datasets(), data=st.data())
 def test_a_selection_is_what_numpy_takes(how: dict[str, Any], data: st.DataObject, tmp_path: Path) -> None:
     path = tmp_path / "one.h5"

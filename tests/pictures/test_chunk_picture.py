@@ -197,7 +197,7 @@ def views(draw: Any) -> tuple[Any, ...]:
 
 
 @given(views(), st.sampled_from([0, 1024]), st.sampled_from([0, 1 << 20]), st.sampled_from([1, 4, 1 << 20]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_pictures_show_what_a_loop_over_the_cells_finds(
     view: tuple[Any, ...], flat_cells: int, kept_cells: int, block: int
 ) -> None:
@@ -223,7 +223,7 @@ def test_pictures_show_what_a_loop_over_the_cells_finds(
 
 
 @given(views(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_cell_of_a_position_is_the_one_in_the_picture(view: tuple[Any, ...], data: Any) -> None:
     array, plane, index, *_ = view
     if 0 in array.shape or len(set(array.dims)) < array.ndim:

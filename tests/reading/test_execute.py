@@ -49,13 +49,13 @@ def values_of(case: Case, key: Any = ..., request_bytes: int = 1 << 14) -> np.nd
 
 
 @given(mosaics(4), st.sampled_from([0, 20, 1 << 20]))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_everything_of_a_mosaic(case: Case, request_bytes: int) -> None:
     np.testing.assert_array_equal(values_of(case, ..., request_bytes), case.values)
 
 
 @given(st.data(), st.sampled_from([0, 20, 1 << 20]))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_basic_selections(data: st.DataObject, request_bytes: int) -> None:
     case = data.draw(mosaics(3))
     key = data.draw(basic_keys(case.values.shape))
@@ -63,7 +63,7 @@ def test_basic_selections(data: st.DataObject, request_bytes: int) -> None:
 
 
 @given(st.data(), st.sampled_from([0, 20, 1 << 20]))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_orthogonal_selections(data: st.DataObject, request_bytes: int) -> None:
     case = data.draw(mosaics(2))
     key: list[Any] = []

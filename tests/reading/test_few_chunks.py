@@ -43,7 +43,7 @@ def _refuse(*_: Any, **__: Any) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_values_are_those_of_h5py(file: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["zlib", "plain", "sparse"]))
     key: list[Any] = []

@@ -31,7 +31,7 @@ def in_memory() -> Iterator[dict[str, bytes]]:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_points_and_slices(in_memory, data: st.DataObject) -> None:
     case: Case = data.draw(mosaics(3))
     in_memory.update(case.disk)

@@ -220,7 +220,7 @@ def test_times_of_other_calendars() -> None:
         assert shown.time.values.tolist() == expected.tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(mosaics(), st.sampled_from([2, 3]), st.data())
 def test_any_mosaic(case: Case, zarr_format: int, data: Any) -> None:
     """A mosaic through the view is what NumPy says it is, and every key is what a store in memory

@@ -162,7 +162,7 @@ def test_a_median_of_nothing_along_several_axes() -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_mosaics(data: st.DataObject) -> None:
     case = data.draw(mosaics(4))
     key = data.draw(basic_keys(case.values.shape))
@@ -210,7 +210,7 @@ def seen_as(case: Case, dtype: str) -> Case:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_floats_with_missing_values(data: st.DataObject) -> None:
     case = data.draw(typed(FLOATS))
     methods = data.draw(st.lists(st.sampled_from(EVERY), min_size=1, max_size=5, unique=True))
@@ -221,7 +221,7 @@ def test_floats_with_missing_values(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_infinities(data: st.DataObject) -> None:
     case = data.draw(typed(["<f4", "<f8"]))
     values = case.values.copy()
@@ -241,7 +241,7 @@ def test_infinities(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_integers_and_booleans(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(OTHERS))
     case = data.draw(typed([dtype if dtype != "|b1" else "|i1"]))
@@ -255,7 +255,7 @@ def test_integers_and_booleans(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_orthogonal_selections(data: st.DataObject) -> None:
     case = data.draw(changed(data.draw(typed(["<f4", "<i4"]))))
     key: list[Any] = []
@@ -274,7 +274,7 @@ def test_orthogonal_selections(data: st.DataObject) -> None:
 # NumPy's own median of durations.
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning:numpy.lib._nanfunctions_impl")
 @given(st.data(), st.sampled_from(["<M8[ns]", ">M8[s]", "<m8[us]", "<m8[s]"]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_times(data: st.DataObject, dtype: str) -> None:
     case = data.draw(typed(["<i8"]))
     step = {"ns": 86400 * 10**9, "us": 3600 * 10**6, "s": 86400}[np.datetime_data(np.dtype(dtype))[0]]

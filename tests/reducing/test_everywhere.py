@@ -145,7 +145,7 @@ def packed(case: dict[str, Any]) -> tuple[Packing | None, np.ma.MaskedArray]:
     return packing, np.ma.masked_array(meant.astype(decoded), np.isin(values, gone))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_everywhere_the_same(root: Path, server: Server, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) -> None:
     with monkeypatch.context() as patch:

@@ -39,7 +39,7 @@ def steps(reduction: Reduction, values: np.ndarray, borders: list[int]) -> list[
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_any_cut_in_any_order(data: st.DataObject) -> None:
     values = values_of(data.draw, 12)
     reduction = Reduction(EVERY, values.dtype, ReductionRules(skipna=data.draw(st.sampled_from([None, False])), ddof=1))

@@ -58,7 +58,7 @@ def cuts(draw: Any) -> Cut:
 
 
 @given(cuts(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_portions_cover_everything_once_and_cut_no_chunk(cut: Cut, data: Any) -> None:
     ndim = len(cut.shape)
     axes = tuple(data.draw(st.permutations(range(ndim)))[: data.draw(st.integers(0, ndim))])

@@ -148,7 +148,7 @@ def test_a_digest_travels() -> None:
         assert there[name].tobytes() == found.tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     dtype=st.sampled_from(["i1", "i4", "i8", "f4", "f8", ">f4", ">i2"]),

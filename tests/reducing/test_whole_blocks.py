@@ -74,7 +74,7 @@ def test_advice_where_chunks_lie_across(case: Case, monkeypatch: pytest.MonkeyPa
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 60)), min_size=1, max_size=3), st.integers(1, 5000))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_blocks_fit(axes: list[tuple[int, int]], allowed: int) -> None:
     lengths, cells = zip(*axes, strict=True)
     sizes, passes = whole_blocks.block_shape(lengths, cells, allowed)

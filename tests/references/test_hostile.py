@@ -27,7 +27,7 @@ from insitu.formats.zarr import open_zarr
 from insitu.model import Axis, Columns, Encoding, Source, Tile, VirtualArray, VirtualGroup
 from insitu.references import open_references, save
 
-MODEST = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MODEST = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # What a stranger may put in the place of anything.
 ODD = st.one_of(

@@ -99,7 +99,7 @@ def assert_same_chunks(one: VirtualArray, other: VirtualArray) -> None:
     assert columns(one) == columns(other)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(mosaics())
 def test_every_mosaic_comes_back(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     target = tmp_path_factory.mktemp("s") / "x.insitu"

@@ -125,7 +125,7 @@ def test_portable_archives(archive: Path, tmp_path: Path) -> None:
         assert_same_tree(open_saved(tmp_path / "two" / name), expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=mosaics())
 def test_a_mosaic_is_said_right_or_refused(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     group = with_renamed_sources(VirtualGroup({"a": case.array}), lambda url: f"s3://{url}")

@@ -19,6 +19,7 @@ import xarray as xr
 
 import insitu
 from fixtures.tree_products import write_swath_product
+from forked_commands import run_command, start_command
 from insitu import archive
 from insitu.combining import cached_archive, combine, scan_many
 from insitu.scanning import scan_cache
@@ -464,7 +465,7 @@ def test_an_entry_that_is_open_is_not_deleted(cache: ScanCache, files: list[str]
     ds, opened = _opened(files)
     assert not opened
     code = "import sys; from insitu.scanning.scan_cache import ScanCache; print(ScanCache(sys.argv[1]).clear())"
-    left = subprocess.run([sys.executable, "-c", code, str(cache.folder)], capture_output=True, text=True, check=True)
+    left = run_command([cache.folder], code=code)
     assert int(left.stdout) > 0
     assert ds["tas"].values[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
 
@@ -479,7 +480,7 @@ def test_processes_at_the_same_time(cache: ScanCache, files: list[str]) -> None:
         "    ds = insitu.open_mfdataset(sys.argv[1:], combine='nested', concat_dim='time')\n"
         "    assert ds.tas.values[:, 0].tolist() == [0, 0, 1, 1, 2, 2]\n"
     )
-    runs = [subprocess.Popen([sys.executable, "-c", code, *files]) for _ in range(3)]
+    runs = [start_command(files, code=code) for _ in range(3)]
     assert [run.wait(LONG) for run in runs] == [0, 0, 0]
     assert len(cache.entries()) == 1
     assert not list(cache.folder.glob("part-*"))

@@ -420,7 +420,7 @@ MAPS = st.dictionaries(st.sampled_from(ENTRIES), LEAVES | st.lists(LEAVES, max_s
 PIECES = LEAVES | MAPS | st.lists(LEAVES | MAPS, max_size=3)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_damaged_trees_never_make_it_fail(server: Server, root: Path, dataset: xr.Dataset, data: st.DataObject) -> None:
     nodes = [

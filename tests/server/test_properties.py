@@ -81,7 +81,7 @@ def masked(array: Any, missing: Any) -> Any:
     return np.ma.masked_array(values, mask)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(chunks(), st.sampled_from(["count", "sum", "min", "max", "select"]))
 def test_one_chunk(server: Server, root: Path, case: dict[str, Any], operation: str) -> None:
     array = case["array"]
@@ -143,7 +143,7 @@ def test_one_chunk(server: Server, root: Path, case: dict[str, Any], operation: 
     np.testing.assert_array_equal(np.asarray(values, "f8")[known], np.asarray(expected)[known])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_arrays_of_files(server: Server, root: Path, data: Any) -> None:
     h5py = pytest.importorskip("h5py")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from forked_commands import CODE
+from forked_commands import CODE, run_command
 from ports import free_port, is_refused
 from server.serving import Answer, Server, serving
 from server.trickle import Trickle
@@ -153,12 +153,8 @@ def test_work_that_does_not_stop_holds_up_nobody(tmp_path: Path) -> None:
 )
 def test_starts_that_are_refused(options: list[str], words: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
-    code = "from insitu.cli import main; main()"
     given = [option.replace("{here}", str(tmp_path)) for option in options]
-    done = subprocess.run(
-        [sys.executable, "-c", code, "serve", str(tmp_path), "--port", "0", *given],
-        capture_output=True, text=True, timeout=LONG, check=False,
-    )  # fmt: skip
+    done = run_command(["serve", tmp_path, "--port", "0", *given])
     assert done.returncode == 1
     assert words.replace("{here}", str(tmp_path)) in done.stderr
     assert "Traceback" not in done.stderr

@@ -17,7 +17,7 @@ def plan_of(ranges: list[tuple[int, int]], gap: int = 0, limit: int | None = Non
     return merge_ranges([offset for offset, _ in ranges], [length for _, length in ranges], gap, limit)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(RANGES, GAPS, LIMITS)
 def test_every_range_lies_where_the_plan_says(ranges, gap, limit):
     plan = plan_of(ranges, gap, limit)
@@ -32,7 +32,7 @@ def test_every_range_lies_where_the_plan_says(ranges, gap, limit):
             assert inner + length <= plan.length[piece]
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(RANGES, GAPS)
 def test_requests_are_further_apart_than_the_gap_and_begin_and_end_with_asked_bytes(ranges, gap):
     plan = plan_of(ranges, gap)
@@ -50,7 +50,7 @@ def test_requests_are_further_apart_than_the_gap_and_begin_and_end_with_asked_by
         assert max(map(len, holes), default=0) <= gap
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(RANGES, GAPS, st.integers(1, 900))
 def test_a_limit_is_passed_only_by_a_range_that_is_longer_itself(ranges, gap, limit):
     plan = plan_of(ranges, gap, limit)

@@ -191,7 +191,7 @@ print([os.waitpid(child, 0)[1] for child in children])
 
 
 @pytest.mark.parametrize("kernel", [True, False])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_buffer_with_gaps_is_filled_row_by_row(tmp_path: Path, kernel: bool, data: st.DataObject) -> None:
     found = local._read_scattered

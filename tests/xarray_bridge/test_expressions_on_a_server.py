@@ -48,7 +48,7 @@ def near(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
         yield running
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_random_trees_equal_numpy(near: Server, data: st.DataObject) -> None:
     active = Active(near.url, required=True)

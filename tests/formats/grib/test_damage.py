@@ -34,7 +34,7 @@ SAMPLES = ["regular_ll_pl_grib2", "regular_gg_pl_grib2", "reduced_gg_pl_32_grib2
 PACKINGS = [
     "", "grid_complex", "grid_complex_spatial_differencing", "grid_ccsds", "grid_jpeg", "grid_png", "grid_ieee",
 ]  # fmt: skip
-MUTANTS, TOGETHER = 150, 50
+MUTANTS, TOGETHER = 100, 50
 GRIB_FILES = Path(__file__).parents[2] / "files" / "grib"
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 

@@ -79,7 +79,7 @@ def test_every_type_fixed_and_record(tmp_path: Path, format: str) -> None:
 _dims = st.sampled_from([(), ("x",), ("y", "x"), ("time",), ("time", "x"), ("time", "y", "x")])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chosen=st.lists(st.tuples(st.sampled_from(WIDE), _dims), min_size=1, max_size=5),
     records=st.integers(0, 4),

@@ -466,7 +466,7 @@ def test_not_a_store(tmp_path: Path) -> None:
         open_zarr(str(tmp_path / "y.zip"), ScanRequest())
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_selection_of_any_shards(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     ndim = data.draw(st.integers(1, 3))

@@ -110,7 +110,7 @@ def test_uncompressed_chunks_are_read_in_part() -> None:
     assert estimate_read(array, chosen).decoded == 800
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_field(data: Any) -> None:
     numbers = st.integers(1, 60)

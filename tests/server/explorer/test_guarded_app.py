@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 import pytest
 import xarray
 
+from forked_commands import run_command
 from insitu.cancellation import LateError, check_deadline
 from insitu.server.access import CLIENT
 from insitu.server.authentication import Credentials
@@ -298,11 +297,8 @@ def test_an_archive_that_refers_elsewhere(tmp_path: Path) -> None:
 
 
 def test_explore_of_nothing_is_an_error(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from insitu.cli import main; main()", "explore", "--no-browser"]
     for missing in ("no-such-file.nc", "no-such-*.nc"):
-        done = subprocess.run(
-            [*command, missing], capture_output=True, text=True, cwd=tmp_path, timeout=LONG, check=False
-        )
+        done = run_command(["explore", "--no-browser", missing], folder=tmp_path)
         assert done.returncode == 1
         assert "no-such" in done.stderr
 
