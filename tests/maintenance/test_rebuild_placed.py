@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import insitu
 from fixtures.make_archive import Part, write
+from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, InsituError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.maintenance import saved_recipe
 
