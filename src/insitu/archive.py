@@ -642,7 +642,15 @@ class Archive:
                 url=target,
                 hint="Combine the archive anew with it, then save",
             )
-        if recipe.options.combine.expect is not None and recipe.placed is None and not (is_collection or recipe.files):
+        combine, is_placed = recipe.options.combine, recipe.placed is not None
+        if combine.is_grid and combine.places_labels and not is_collection:
+            raise UnsupportedError(
+                "files cannot be added to a grid of lists whose files may overlap or leave gaps: the lists are not "
+                "recorded",
+                url=target,
+                hint="Combine the archive anew: insitu.open_mfdataset(..., combine='nested', ...), then save",
+            )
+        if combine.expect is not None and not (is_placed or is_collection or recipe.files):
             raise UnsupportedError(
                 "files cannot be added where labels are expected: an earlier version of insitu saved the archive, "
                 "without the order of its files",

@@ -331,6 +331,11 @@ class CombineOptions:
         return self.overlap is not None or self.expect is not None
 
     @property
+    def is_grid(self) -> bool:
+        """Whether files were given in lists within lists."""
+        return self.combine == "nested" and isinstance(self.concat_dim, (list, tuple)) and len(self.concat_dim) > 1
+
+    @property
     def may_shadow(self) -> bool:
         """Whether files may give nothing, as others give all that they have: in a tree, of some group."""
         given = [self.overlap, *(own.get("overlap") for own in (self.by_group or {}).values())]

@@ -24,7 +24,7 @@ import insitu
 from fixtures.make_archive import PACKINGS, STORAGE, STORED, Part, write_all
 from insitu.combining import scan_portions
 from insitu.engines.executor import ThisThread
-from insitu.errors import CombineError
+from insitu.errors import CombineError, UnsupportedError
 from insitu.reading import ReadStatistics
 from insitu.xarray_bridge import open_mfdataset
 
@@ -271,3 +271,50 @@ class TestExpect:
         found = open_mfdataset(paths, expect=pandas.tseries.offsets.MonthBegin())
         assert found.time.dt.strftime("%m-%d").values.tolist() == ["01-01", "02-01", "03-01"]
         assert found.tas.isel(time=1).isnull().all()
+
+
+class TestListsInLists:
+    """`combine="nested"` along several dimensions."""
+
+    @staticmethod
+    def grid(folder: Path, last: int = 2) -> list[list[str]]:
+        """Write two rows of files, each of some days, of two columns of latitudes."""
+        lats = [(0.0, 10.0), (20.0, 30.0)]
+        rows = [[Part(first=first, days=3, lat=lat, seed=first + 1) for lat in lats] for first in (0, last)]
+        folder.mkdir(exist_ok=True)
+        found = write_all(folder, [part for row in rows for part in row])
+        return [found[:2], found[2:]]
+
+    @pytest.mark.parametrize("keep", ["first", "last"])
+    def test_rows_that_overlap(self, tmp_path: Path, keep: str) -> None:
+        paths = self.grid(tmp_path)
+        how = {"combine": "nested", "concat_dim": ["time", "lat"]}
+        found = open_mfdataset(paths, overlap=keep, data_vars="minimal", **how)
+        columns = []
+        for column in zip(*paths, strict=True):
+            parts = [xr.open_dataset(path, engine="netcdf4").load() for path in column]
+            columns.append(xr.concat(parts, "time", data_vars="minimal").drop_duplicates("time", keep=keep))
+        expected = xr.concat(columns, "lat", data_vars="minimal", combine_attrs="override")
+        for _ in range(2):
+            xr.testing.assert_equal(found.compute(), expected)
+        target = tmp_path / "x.insitu"
+        found.insitu.save(target)
+        xr.testing.assert_equal(insitu.open_dataset(target).load(), expected)
+        with pytest.raises(UnsupportedError, match="grid of lists whose files may overlap"):
+            insitu.Archive.open(target).append(self.grid(tmp_path / "more", 8)[1])
+
+    def test_days_that_are_missing(self, tmp_path: Path) -> None:
+        paths = self.grid(tmp_path, 4)
+        how: dict[str, Any] = {"combine": "nested", "concat_dim": ["time", "lat"], "data_vars": "minimal"}
+        found = open_mfdataset(paths, expect={"time": "1D"}, **how).load()
+        whole = xr.open_mfdataset(paths, engine="netcdf4", **how).load()
+        xr.testing.assert_equal(found, whole.reindex(time=pandas.date_range("2000-01-01", periods=7)))
+
+    def test_what_is_refused(self, tmp_path: Path) -> None:
+        paths = self.grid(tmp_path)
+        with pytest.raises(CombineError, match="need labels along 'model'"):
+            open_mfdataset(paths, combine="nested", concat_dim=["model", "lat"], overlap="last")
+        with pytest.raises(CombineError, match="as deep as there are dimensions"):
+            open_mfdataset(paths, combine="nested", concat_dim=["time", None], overlap="last")
+        with pytest.raises(CombineError, match="both have"):
+            open_mfdataset(paths, combine="nested", concat_dim=["time", "lat"], overlap="error")

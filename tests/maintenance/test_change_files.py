@@ -142,6 +142,23 @@ class TestOverlaps:
         assert insitu.open_dataset(target).tas[:, 0].values.tolist() == [3, 3, 2, 2]
         xr.testing.assert_identical(insitu.open_dataset(target).load(), self.by_hand([better, paths[1]], "last"))
 
+    def test_files_of_one_day_that_is_no_dimension(self, tmp_path: Path) -> None:
+        """They lie along a dimension that only the list gives them; the day labels it."""
+        paths = []
+        for number, day in enumerate((0, 1, 1, 3)):
+            part = xr.load_dataset(write(tmp_path / f"{number}.nc", day, 1, number), engine="netcdf4")
+            part.isel(time=0).to_netcdf(tmp_path / f"{number}_.nc")
+            paths.append(str(tmp_path / f"{number}_.nc"))
+        target = tmp_path / "x.insitu"
+        how: dict[str, Any] = {"combine": "nested", "concat_dim": "time", "overlap": "last"}
+        insitu.open_mfdataset(paths[:2], **how).insitu.save(target)
+        insitu.Archive.open(target).append(paths[2:])
+        xr.testing.assert_identical(insitu.open_dataset(target).load(), insitu.open_mfdataset(paths, **how).load())
+        assert insitu.open_dataset(target).tas[:, 0].values.tolist() == [0, 2, 3]
+        insitu.Archive.open(target).drop(paths[:1])
+        expected = insitu.open_mfdataset(paths[1:], **how).load()
+        xr.testing.assert_identical(insitu.open_dataset(target).load(), expected)
+
 
 def model(path: Path, name: str, first: int, value: float) -> str:
     """Write two days of a model."""

@@ -332,6 +332,23 @@ class TestArchive:
             parallel = pool if parallel == "executor" else parallel
             assert_same(insitu.open_mfdatatree(swaths, parallel=parallel, resume=resume), expected)
 
+    def test_on_a_cluster(self, swaths: list[Path], tmp_path: Path) -> None:
+        """Threads of a Dask cluster scan the files; what they make, and which file gives what, stays the same."""
+        distributed = pytest.importorskip("distributed")
+        files = [*swaths, write_swath_product(tmp_path / "corrected.nc", 1)]
+        address = {"dashboard_address": "127.0.0.1:0", "protocol": "inproc://"}
+        with (
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **address) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            assert_same(insitu.open_mfdatatree(swaths, parallel=client, resume=True), by_hand(swaths, _how_of_swaths))
+            tree = insitu.open_mfdatatree(files, parallel=client, resume=True, overlap="last")
+            expected = insitu.open_mfdatatree(files, overlap="last")
+            xr.testing.assert_identical(tree.load(), expected.load())
+            for path, table in expected.insitu.files.items():
+                pandas.testing.assert_frame_equal(tree.insitu.files[path], table)
+                assert table.shadowed.sum() == 1
+
     def test_dask_arrays(self, swaths: list[Path]) -> None:
         tree = insitu.open_mfdatatree(swaths, chunks={})
         assert tree["PRODUCT/methane"].chunks is not None

@@ -125,32 +125,38 @@ def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], 
 def place_listed_labels(
     files: FilesTable, places: Sequence[GridPosition], dims: Sequence[ConcatDim], options: CombineOptions
 ) -> LabelBoxes:
-    """Return the files of one list, each label of which comes from one file.
+    """Return the files of nested lists, each label of which comes from one file.
 
-    They stay in the order of the list, unless labels are expected at some spacing.
+    Those of one list stay in its order, unless labels are expected at some spacing; along several
+    dimensions labels are put in order.
     """
-    name = dims[0][0] if isinstance(dims[0], tuple) else dims[0]
-    if len(dims) != 1 or name is None or {len(place) for place in places} != {1}:
+    names = [dim[0] if isinstance(dim, tuple) else dim for dim in dims if dim is not None]
+    if len(names) < len(dims) or {len(place) for place in places} != {len(dims)}:
         raise CombineError(
-            "overlap= and expect= need files in one list, joined along one dimension",
+            "overlap= and expect= need files in lists that are as deep as there are dimensions, and no merging",
             hint="Leave combine='nested' out, so that files are ordered by their labels",
         )
     numbers = files.opened
-    labels: list[npt.NDArray[Any]] = []
-    for number in numbers:
-        index = files.index(number, name)
-        scalars = files.scalars.get(name)
-        if index is None and scalars is not None and (value := scalars[number]) is not None:
-            index = value.reshape(1)
-        if isinstance(dims[0], tuple):
-            index = np.asarray(dims[0][1])[number : number + 1]
-        if index is None:
-            raise CombineError(
-                f"overlap= and expect= need labels along {name!r}, and the file has none", url=files.urls[number]
-            )
-        labels.append(index)
+    labels: dict[str, list[npt.NDArray[Any]]] = {}
+    for axis, name in enumerate(names):
+        labels[name] = [_listed_label(files, number, name, dims[axis], places[number][axis]) for number in numbers]
     rank = rank_files(files, numbers, options.overlap)
-    return arrange_in_boxes(files.urls, numbers, {name: labels}, options, [name], rank, as_listed=True)
+    as_listed = len(dims) == 1
+    return arrange_in_boxes(files.urls, numbers, labels, options, names, rank, as_listed=as_listed)
+
+
+def _listed_label(files: FilesTable, number: int, name: str, dim: ConcatDim, place: int) -> npt.NDArray[Any]:
+    """Return the labels of a file along a dimension of the caller's lists, at its place in them."""
+    if isinstance(dim, tuple):
+        return np.asarray(dim[1])[place : place + 1]
+    scalars = files.scalars.get(name)
+    if (index := files.index(number, name)) is not None:
+        return index
+    if scalars is not None and (value := scalars[number]) is not None:
+        return value.reshape(1)
+    raise CombineError(
+        f"overlap= and expect= need labels along {name!r}, and the file has none", url=files.urls[number]
+    )
 
 
 def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Grid:

@@ -180,11 +180,17 @@ class _Rows:
         rows = [row_of.get(url, -1) for url in urls]
         scanned = [scanned_as.get(url, -1) for url in urls]
         every = {dim: index for dim in saved.sizes if (index := saved.index(dim)) is not None}
-        names, labels = [], []
+        names, labels, new_dims = [], [], recipe.new_dims()
         for row, number in zip(rows, scanned, strict=True):
             if number >= 0:
                 names.append(tuple(sorted(table.kind_of(number).data_names())))
                 columns = {dim: column[number] for dim, column in table.labels.items()}
+                columns |= {
+                    dim: value.reshape(1)  # one step of a dimension that the file itself does not have
+                    for dim in new_dims
+                    if columns.get(dim) is None
+                    and (value := table.scalars.get(dim, [None] * len(found))[number]) is not None
+                }
                 labels.append({dim: own for dim, own in columns.items() if own is not None})
             else:
                 group = placed.groups[placed.group[row]]
