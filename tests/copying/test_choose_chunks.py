@@ -28,7 +28,9 @@ def test_words_say_what_the_chunks_are_for() -> None:
     maps = choose_chunks("maps", DIMS, SHAPE, 4, (1, 180, 360), "time")
     both = choose_chunks("both", DIMS, SHAPE, 4, (1, 180, 360), "time")
     assert series[0] == 3650
-    assert maps[1:] == (180, 360)
+    assert maps == (1, 180, 360)  # a map touches no other one
+    assert choose_chunks("maps", DIMS, (3650, 40, 80), 4, None, "time") == (20, 40, 80)  # small ones: 256 kB
+    assert math.prod(choose_chunks("maps", DIMS, (3650, 1800, 3600), 4, None, "time")) <= (2 << 20) / 4  # large ones
     of_series = SHAPE[0] / both[0]
     of_map = math.prod(SHAPE[1:]) / math.prod(both[1:])
     assert of_series == pytest.approx(of_map, rel=0.2)

@@ -20,6 +20,7 @@ import insitu
 import insitu.xarray_bridge.accessor  # registers itself
 from insitu.copying.netcdf_target import NetCDFFile
 from insitu.errors import UnsupportedError
+from served_folder import ServedFolder
 
 JOIN = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
 
@@ -77,6 +78,20 @@ def test_metadata_lie_in_front(files: str, tmp_path: Path) -> None:
     with insitu.trace() as cost:
         insitu.scan(tmp_path / "t.nc", variables=["tas"])
     assert cost.waves <= 5
+
+
+@pytest.mark.parametrize(("chunks", "most"), [({"time": 10, "lat": 20, "lon": 20}, 3), ({"time": 1, "lat": 5}, 4)])
+def test_it_opens_remotely_in_few_requests(tmp_path: Path, chunks: dict[str, int], most: int) -> None:
+    """One for metadata and indexes, one for the labels behind them, one for a chunk; more indexes take another one."""
+    values = np.random.default_rng(0).random((100, 40, 40)).astype("f4")
+    labels = {"time": xr.date_range("2000-01-01", periods=100), "lat": np.arange(40.0), "lon": np.arange(40.0)}
+    xr.Dataset({"tas": (("time", "lat", "lon"), values)}, labels).insitu.copy(tmp_path / "t.nc", chunks=chunks)
+    with ServedFolder(tmp_path) as web:
+        web.versions = lambda path: {"ETag": '"one"'}
+        with insitu.open_dataset(f"{web.url}/t.nc") as ds:
+            np.testing.assert_array_equal(ds.tas[57, 3, 30], values[57, 3, 30])
+            assert str(ds.time.values[-1]).startswith("2000-04-09")
+        assert len(web.ranges) <= most, web.ranges
 
 
 def test_texts_characters_groups_and_scalars(tmp_path: Path) -> None:

@@ -109,12 +109,16 @@ class FaultProxy:
                         return
                     rest += more
                 head, _, rest = rest.partition(b"\r\n\r\n")
+                sent = re.search(rb"(?i)content-length: *(\d+)", head)
+                while len(rest) < (size := int(sent[1]) if sent else 0):
+                    rest += client.recv(1 << 20)
+                body, rest = rest[:size], rest[size:]
                 if self.latency:
                     time.sleep(self.latency)
-                if not self._answer(client, head):
+                if not self._answer(client, head, body):
                     return
 
-    def _answer(self, client: socket.socket, request: bytes) -> bool:
+    def _answer(self, client: socket.socket, request: bytes, sent: bytes) -> bool:
         """Whether the connection can go on."""
         self.heads.append(request)
         fault = self._choose(request.split(b"\r\n", 1)[0].decode())
@@ -132,7 +136,7 @@ class FaultProxy:
             page = b"<html>Sign in to the network of this hotel</html>"
             client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
             return True
-        head, body = self._fetch(request)
+        head, body = self._fetch(request, sent)
         return self._send(client, fault, head, body)
 
     def _send(self, client: socket.socket, fault: str, head: bytes, body: bytes) -> bool:
@@ -166,10 +170,10 @@ class FaultProxy:
         client.sendall(head + body)
         return fault not in ("longer", "shorter") and b"connection: close" not in head.lower()
 
-    def _fetch(self, request: bytes) -> tuple[bytes, bytes]:
+    def _fetch(self, request: bytes, sent: bytes) -> tuple[bytes, bytes]:
         """The true answer."""
         with socket.create_connection(self.upstream, timeout=LONG) as server:
-            server.sendall(request + b"\r\n\r\n")
+            server.sendall(request + b"\r\n\r\n" + sent)
             data = b""
             while b"\r\n\r\n" not in data:
                 more = server.recv(65536)

@@ -14,6 +14,7 @@ import insitu
 import insitu.xarray_bridge.accessor  # registers itself
 from insitu.copying.object_writers import PrefixWriter
 from insitu.errors import UnsupportedError
+from remote.faults import FaultProxy
 
 pytestmark = [pytest.mark.xdist_group("remote"), pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")]
 
@@ -75,6 +76,52 @@ def test_an_interrupted_copy_goes_on(options: dict[str, Any], bucket: S3Store, m
     assert not any(key.endswith("zarr.json") for key in keys(bucket, "copies/killed.zarr"))
     assert dataset().insitu.copy(url, **how).continued > 0
     xr.testing.assert_identical(insitu.open_dataset(url, storage_options=options).load(), dataset())
+
+
+def test_an_append_that_is_killed_at_any_put(
+    options: dict[str, Any], bucket: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    put, left = PrefixWriter.put, [0]
+
+    def put_some(self: PrefixWriter, key: str, data: bytes) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        put(self, key, data)
+
+    how = {"chunks": {"t": 5}, "storage_options": options}
+    for count in (0, 2, 3, 5):
+        url = f"s3://private/copies/append{count}.zarr"
+        dataset().isel(t=slice(0, 8)).insitu.copy(url, **how)
+        with monkeypatch.context() as patch:
+            patch.setattr(PrefixWriter, "put", put_some)
+            left[0] = count
+            with pytest.raises(Killed):
+                dataset().insitu.copy(url, append=True, **how)
+        seen = insitu.open_dataset(url, storage_options=options).load()
+        xr.testing.assert_identical(seen, dataset().isel(t=slice(0, 8)))  # the metadata of the root come last
+        dataset().insitu.copy(url, append=True, **how)
+        xr.testing.assert_identical(insitu.open_dataset(url, storage_options=options).load(), dataset())
+        assert "nothing is new" in str(dataset().insitu.copy(url, append=True, **how))
+
+
+def test_a_bucket_that_is_busy_for_a_while(options: dict[str, Any], seaweed: Any) -> None:
+    """503 means: later. The copy pauses, and goes on."""
+    with FaultProxy(seaweed.address) as proxy:
+        how = {"chunks": {"t": 2}, "storage_options": {**options, "endpoint_url": proxy.url}}
+        url = "s3://private/copies/busy.zarr"
+        proxy.order("", *["503"] * 6, "", "503", "503", "", "503")
+        dataset().insitu.copy(url, **how)
+        assert proxy.happened["503"] == 9
+        proxy.order(*["503"] * 3, "", "", "503")
+        later = dataset().assign_coords(t=dataset().t + 12)
+        later.insitu.copy(url, append=True, **how)
+        assert proxy.happened["503"] == 13
+    found = insitu.open_dataset(url, storage_options=options).load()
+    xr.testing.assert_identical(found, xr.concat([dataset(), later], "t"))
 
 
 def test_a_repository_in_a_bucket(options: dict[str, Any]) -> None:

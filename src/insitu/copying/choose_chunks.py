@@ -1,7 +1,8 @@
 """The chunks of a target: lengths by dimension, or a word for what is read of it.
 
-`maps` is for whole fields at one time, `series` for one place at all times; `both` touches as many chunks for the
-one as for the other; `auto` keeps the chunks of the source where they are of a usual size, and else is `both`.
+`maps` is for whole fields at one time: one, or a few small ones, in a chunk. `series` is for one place at all times;
+`both` touches as many chunks for the one as for the other; `auto` keeps the chunks of the source where they are of a
+usual size, and else is `both`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ Chunks = Mapping[str, int] | str | None
 
 CHUNK_BYTES = 2 << 20
 """Bytes of a chunk that a word chooses, about."""
+MAPS_BYTES = 256 << 10
+"""Bytes up to which small fields share a chunk of `maps`: one field is read with few others, and objects stay usual."""
 USUAL_BYTES = (256 << 10, 16 << 20)
 """Chunks of the source that `auto` keeps."""
 LABEL_BYTES = 4 << 20
@@ -84,7 +87,7 @@ def choose_chunks(
     --------
     >>> args = ("time", "lat", "lon"), (3650, 180, 360), 4, (1, 180, 360), "time"
     >>> choose_chunks("series", *args), choose_chunks("maps", *args), choose_chunks("both", *args)
-    ((3650, 8, 16), (8, 180, 360), (171, 39, 78))
+    ((3650, 8, 16), (1, 180, 360), (171, 39, 78))
     >>> choose_chunks({"time": 365, "lat": -1}, *args)
     (365, 180, 360)
     """
@@ -109,8 +112,8 @@ def choose_chunks(
     long = _time_axis(dims, time)
     fields = [axis for axis in range(len(whole)) if axis != long]
     if given == "series":
-        return _fill(whole, itemsize, [long], fields)
-    return _fill(whole, itemsize, fields[-2:], [*fields[:-2], long])
+        return _fill(whole, itemsize, ([long], CHUNK_BYTES), (fields, CHUNK_BYTES))
+    return _fill(whole, itemsize, (fields[-2:], CHUNK_BYTES), ([*fields[:-2], long], MAPS_BYTES))
 
 
 def choose_shards(
@@ -144,14 +147,13 @@ def _time_axis(dims: Sequence[str], time: str | None) -> int:
     return list(dims).index(time) if time is not None and time in dims else 0
 
 
-def _fill(whole: tuple[int, ...], itemsize: int, first: Sequence[int], then: Sequence[int]) -> tuple[int, ...]:
-    """Return lengths of a chunk: whole along the first axes if that fits, then as long as there is room along the
-    others, in the same proportion of each.
+def _fill(whole: tuple[int, ...], itemsize: int, *steps: tuple[Sequence[int], int]) -> tuple[int, ...]:
+    """Return lengths of a chunk: for each step, as long along some axes as a number of bytes allows, in the same
+    proportion of each.
     """
-    room = max(CHUNK_BYTES // max(itemsize, 1), 1)
     sizes = [1] * len(whole)
-    for axes in (first, then):
-        _extend_together(sizes, whole, axes, room)
+    for axes, nbytes in steps:
+        _extend_together(sizes, whole, axes, max(nbytes // max(itemsize, 1), 1))
     return tuple(sizes)
 
 

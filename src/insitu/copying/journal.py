@@ -66,11 +66,15 @@ class Journal:
                 self.finished[record.array, record.number] = record
                 end = after
         self._file = open(path, "r+b" if self.is_continued else "w+b")  # noqa: SIM115 - closed by `close`
-        if not self.is_continued:
-            self._file.write(head)
-        self._file.truncate(end)  # a record that was cut off by the end of a process
-        self._file.seek(end)
-        self._file.flush()
+        try:
+            if not self.is_continued:
+                self._file.write(head)
+            self._file.truncate(end)  # a record that was cut off by the end of a process
+            self._file.seek(end)
+            self._file.flush()
+        except BaseException:
+            self._file.close()
+            raise
 
     def add(self, records: Sequence[Finished]) -> None:
         """Note finished objects."""

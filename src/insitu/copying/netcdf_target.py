@@ -84,7 +84,8 @@ class NetCDFFile(Target):
         ) as file:
             made = {path: self._make_group(file, path, attributes) for path, attributes in groups.items()}
             shown = [(array, self._make_variable(made, array)) for array in arrays]
-            for array, variable in shown:
+            # Labels and other small arrays first: they lie behind the metadata, which readers fetch with them.
+            for array, variable in sorted(shown, key=lambda one: (_is_chunked(one[0]), one[0].nbytes)):
                 self._write_values(array, variable, journal)
 
     def read_object(self, array: TargetArray, cell: tuple[int, ...]) -> bytes | None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from insitu.errors import AccessError, SourceError
 from insitu.references.atomic_write import open_bucket, to_source_error
 from insitu.references.file_systems import sync_directory
+from insitu.sources.retry_policy import RetryPolicy, TransientError, retry
 
 __all__ = ["FolderWriter", "ObjectWriter", "PrefixWriter"]
 
+Result = TypeVar("Result")
+USUAL = RetryPolicy()
+"""Of requests that fail."""
+PATIENCE = RetryPolicy(deadline=900, attempts=100, first_pause=0.25)
+"""Of a store that says that it is busy: a copy that has run for hours should not end of it."""
 SYNCED_FILES = 32
 """Files that are synchronised with the disk one by one."""
 
@@ -118,41 +124,33 @@ class PrefixWriter:
         """Write an object."""
         import obstore
 
-        try:
-            obstore.put(self._store, self._prefix + key, data)
-        except Exception as problem:
-            raise self._error("writing to", key, problem) from None
+        self._ask("writing to", key, lambda: obstore.put(self._store, self._prefix + key, data))
 
     def get(self, key: str) -> bytes | None:
         """Return an object."""
         import obstore
 
         try:
-            return obstore.get(self._store, self._prefix + key).bytes().to_bytes()
+            return self._ask(
+                "reading from", key, lambda: obstore.get(self._store, self._prefix + key).bytes().to_bytes()
+            )
         except FileNotFoundError:
             return None
-        except Exception as problem:
-            raise self._error("reading from", key, problem) from None
 
     def remove(self, key: str) -> None:
         """Delete an object."""
         import obstore
 
-        try:
-            obstore.delete(self._store, self._prefix + key)
-        except FileNotFoundError:
-            return
-        except Exception as problem:
-            raise self._error("deleting from", key, problem) from None
+        with suppress(FileNotFoundError):
+            self._ask("deleting from", key, lambda: obstore.delete(self._store, self._prefix + key))
 
     def has_any(self) -> bool:
         """Return whether there is an object below the prefix."""
         import obstore
 
-        try:
-            return any(len(part) for part in obstore.list(self._store, prefix=self._prefix, chunk_size=1))
-        except Exception as problem:
-            raise self._error("listing", "", problem) from None
+        return self._ask(
+            "listing", "", lambda: any(len(p) for p in obstore.list(self._store, prefix=self._prefix, chunk_size=1))
+        )
 
     def keys(self) -> list[str]:
         """Return the keys below the prefix."""
@@ -162,15 +160,16 @@ class PrefixWriter:
         """Return the objects below the prefix: key, bytes, and when it was written, in seconds since 1970."""
         import obstore
 
-        try:
-            parts = obstore.list(self._store, prefix=self._prefix)
-            return [
-                (item["path"].removeprefix(self._prefix), item["size"], item["last_modified"].timestamp())
-                for part in parts
+        listed = self._ask(
+            "listing",
+            "",
+            lambda: [
+                (item["path"], item["size"], item["last_modified"].timestamp())
+                for part in obstore.list(self._store, prefix=self._prefix)
                 for item in part
-            ]
-        except Exception as problem:
-            raise self._error("listing", "", problem) from None
+            ],
+        )
+        return [(path.removeprefix(self._prefix), size, written) for path, size, written in listed]
 
     def clear(self) -> None:
         """Delete all objects, metadata first: what is left of a killed run can no longer be opened."""
@@ -181,6 +180,27 @@ class PrefixWriter:
 
     def sync(self) -> None:
         """Do nothing: an object store has what it has confirmed."""
+
+    def _ask(self, doing: str, key: str, action: Callable[[], Result]) -> Result:
+        """Return what a request gives; wait as long as the store is busy, and for a short while if it fails."""
+        from insitu.sources.object_store.store_errors import is_throttled, is_transient
+
+        failures = 0
+
+        def attempt(_: float) -> Result:
+            nonlocal failures
+            try:
+                return action()
+            except FileNotFoundError:
+                raise
+            except Exception as problem:
+                error = self._error(doing, key, problem)
+                failures += not is_throttled(problem)
+                if is_transient(problem) and failures < USUAL.attempts:
+                    raise TransientError(error) from None
+                raise error from None
+
+        return retry(attempt, PATIENCE, url=f"{self.url}/{key}")
 
     def _error(self, doing: str, key: str, problem: Exception) -> SourceError:
         # obstore's errors share no class, and their text may hold a signed URL.

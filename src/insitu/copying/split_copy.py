@@ -155,12 +155,12 @@ class _SplitCopy:
             plan = self.plan(tree, formulas, published)
         finally:
             if published:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                self._tidy_up()
         reports = []
         if plan.plans:
             with self._lock():
                 reports = self._make(plan)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._tidy_up()
         return self._report(plan, reports, published, time.perf_counter() - begun)
 
     def _make(self, plan: SplitPlan) -> list[CopyReport]:
@@ -244,6 +244,13 @@ class _SplitCopy:
         )  # fmt: skip
 
     # What lies in the folder.
+
+    def _tidy_up(self) -> None:
+        """Remove the folder, and in it last the list that tells that all targets are at their places."""
+        shutil.rmtree(self.folder / "targets", ignore_errors=True)
+        for path in (self.folder / "made", self._list):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -173,11 +173,13 @@ class Target:
         return describe_place(self.path)
 
     def _clear(self, with_journal: bool = False) -> None:
-        """Remove what a copy has left, the journal last."""
+        """Remove what a copy has left: the mark and the journal last, as they tell that the copy is complete."""
+        last = (self._mark, self._journal_path)
         for entry in list(self.folder.iterdir()):
-            if entry.name in ("lock", "journal"):
+            if entry.name == "lock" or entry in last:
                 continue
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+        self._mark.unlink(missing_ok=True)
         if with_journal or not self.is_published:
             self._journal_path.unlink(missing_ok=True)
 
