@@ -272,6 +272,18 @@ class TestForecasts:
         insitu.refresh(target)
         assert self.values(target) == [[1.0], [5.0]]
 
+    def test_files_of_runs_that_are_gone_do_not_come_back(self, tmp_path: Path) -> None:
+        """Of two files of the first run one is shadowed: what combines all files anew has neither."""
+        cells = [(0, 0), (0, 0), (6, 0), (6, 0)]
+        paths = [forecast(tmp_path / f"{n}.nc", *cell, n) for n, cell in enumerate(cells)]
+        target = tmp_path / "x.insitu"
+        insitu.open_forecasts(paths, overlap="last").insitu.save(target)
+        assert insitu.Archive.open(target).drop(keep_last={"time": 1}) == (paths[1],)
+        assert self.values(target) == [[3.0]]
+        insitu.Archive.open(target).drop([paths[3]])
+        expected = insitu.open_forecasts(paths[2:3], overlap="last")
+        xr.testing.assert_identical(insitu.open_dataset(target).load(), expected.load())
+
     def test_what_runs_lack(self, tmp_path: Path) -> None:
         """Compared with the values: what no file has is missing in all of them."""
         cells = [(0, 0), (0, 6), (12, 0), (12, 12), (36, 6)]

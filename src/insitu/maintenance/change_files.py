@@ -26,10 +26,19 @@ from insitu.scanning.scan_member import Job, make_loader
 if TYPE_CHECKING:
     from insitu.references import AppendReport
 
-__all__ = ["append_to_list", "change_files", "combine_anew", "drop", "files_of", "tree_from_root"]
+__all__ = [
+    "INDEXES",
+    "append_to_list",
+    "change_files",
+    "combine_anew",
+    "drop",
+    "files_of",
+    "find_file",
+    "tree_from_root",
+]
 
-_INDEXES = (".idx", ".index")
-"""Ends of the names of indexes that files of a recipe may have, where the archive's sources do not."""
+INDEXES = (".idx", ".index")
+"""Ends of names of indexes of GRIB files, which are never the sources of chunks themselves."""
 
 
 def drop(
@@ -70,7 +79,7 @@ def drop(
         opened = references.open_for_update(target, storage_options=storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         known = files_of(opened.tree, recipe)
-        chosen = tuple(_find_file(known, url, target) for url in urls)
+        chosen = tuple(_find_known_file(known, url, target) for url in urls)
         if not chosen:
             return ()
         at = min(map(known.index, chosen))
@@ -239,16 +248,19 @@ def tree_from_root(root: Member) -> VirtualGroup:
     return nest_groups({path: tree_from_member(member) for path, member in root.walk()})
 
 
-def _find_file(known: Sequence[str], url: str, target: str) -> str:
-    """Return the file that a URL, path or relative path names; of a file that was given by its index, the index."""
+def find_file(known: Collection[str], url: str) -> str | None:
+    """Return which of these files a URL, path or relative path names; of one that was given by its index, the index."""
     for name in (url, os.path.abspath(url)):
-        for own in (
-            name,
-            *(f"{name}{end}" for end in _INDEXES),
-            *(f"{os.path.splitext(name)[0]}{end}" for end in _INDEXES),
-        ):
+        stem = os.path.splitext(name)[0]
+        for own in (name, *(f"{base}{end}" for base in (name, stem) for end in INDEXES)):
             if own in known:
                 return own
+    return None
+
+
+def _find_known_file(known: Sequence[str], url: str, target: str) -> str:
+    if (found := find_file(known, url)) is not None:
+        return found
     example = f"Its first file is {known[0]}" if known else "It has no files"
     raise NotFoundError(f"the archive has no file {url}", url=target, hint=example)
 
