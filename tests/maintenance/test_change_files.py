@@ -16,7 +16,7 @@ import xarray as xr
 import insitu
 from insitu.combining.file_ranges import FileLayout
 from insitu.errors import CombineError, NotFoundError
-from insitu.maintenance.saving import saved_recipe
+from insitu.maintenance.saving import convert, saved_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of xarray, about its defaults
 
@@ -82,6 +82,18 @@ class TestFilesInOrder:
         write(tmp_path / "2.nc", 4, 2, 51)
         insitu.refresh(target)
         assert insitu.open_dataset(target).tas.dtype == "i2"
+
+    def test_references_that_do_not_say_how_they_were_made(self, tmp_path: Path) -> None:
+        """What they show under another name stays: the files alone would not give it."""
+        paths = [write(tmp_path / f"{n}.nc", 2 * n, 2, n) for n in range(3)]
+        opened = insitu.open_mfdataset(paths, **STATIC)[["tas"]].rename(tas="t2m")
+        opened.insitu.save(tmp_path / "x.json")
+        target = str(tmp_path / "x.insitu")
+        convert(tmp_path / "x.json", target, allow_local=True)
+        assert saved_recipe(target) is None
+        insitu.Archive.open(target).drop([paths[1]])
+        expected = opened.load().isel(time=[0, 1, 4, 5])
+        xr.testing.assert_equal(insitu.open_dataset(target).t2m.load(), expected.t2m)
 
     def test_files_of_an_archive_of_files(self, tmp_path: Path) -> None:
         """What is appended and taken out is so for a refresh, too."""

@@ -90,9 +90,10 @@ def drop(
                 "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
             )
         saved = read_saved_member(opened.tree, make_loader(storage_options), target)
-        whole, changed = change_files(saved, recipe, files, (), storage_options, target)
+        is_known = opened.recipe_document is not None
+        whole, changed = change_files(saved, recipe, files, (), storage_options, target, has_recipe=is_known)
         tree = tree_from_root(whole) if whole.below else tree_from_member(whole, opened.tree.groups)
-        if opened.replace(tree, recipe=changed.to_document() if opened.recipe_document is not None else None):
+        if opened.replace(tree, recipe=changed.to_document() if is_known else None):
             return chosen
     raise lost_race_error(target)
 
@@ -147,6 +148,8 @@ def change_files(
     renewed: Collection[str],
     storage_options: Mapping[str, Any] | None,
     target: str,
+    *,
+    has_recipe: bool = True,
 ) -> tuple[Member, Recipe]:
     """Return an archive that is made of these files, and its recipe: what opening all of them gives.
 
@@ -162,6 +165,9 @@ def change_files(
         See `insitu.scan`.
     target
         The archive, for messages.
+    has_recipe
+        Whether the recipe was saved with it. References of other tools do not say how they were made: what
+        is saved of files that stay is taken as it is.
     """
     listed = replace(recipe, files=tuple(files) if recipe.files else ())
     if recipe.options.scan.tree and recipe.files:
@@ -180,7 +186,7 @@ def change_files(
             "save them",
         )
     layout = FileLayout.of(tree_from_member(saved))
-    whole = _join_to_saved(saved, layout, recipe, files, renewed, storage_options)
+    whole = _join_to_saved(saved, layout, recipe, files, renewed, storage_options, has_recipe)
     if whole is None:
         whole, listed = combine_anew(files, listed, storage_options)
     return _with_computed_variables(whole, saved, layout, set(layout.spans) - set(files)), listed
@@ -193,6 +199,7 @@ def _join_to_saved(
     files: Sequence[str],
     renewed: Collection[str],
     storage_options: Mapping[str, Any] | None,
+    has_recipe: bool,
 ) -> Member | None:
     """Return what is saved of files that follow each other, joined with those that are new or renewed; None
     if the files can only be combined anew.
@@ -208,22 +215,22 @@ def _join_to_saved(
         return None
     load = make_loader(storage_options)
     new = [url for url in files if url not in stay]
-    if recipe.unknown is not None and not new:  # what was computed is cut as well
+    if not new and (recipe.unknown is not None or not has_recipe):  # what was computed is cut as well
         return rebuild(saved, dim, layout.ranges_without(dim, set(layout.spans) - set(stay)), (), recipe, load)
     if len(files) == 1 or (new and isinstance(options.concat_dim, Mapping)) or options.merges_attributes:
         return None
     opened = recipe.for_more_files(storage_options=storage_options)
     job = Job(opened.scan, opened.decode)
     first = min(stay, key=lambda url: layout.spans[url][dim])
-    scanned = {url: combine_again([url], recipe, job)[0] for url in [first, *new]}
-    if not is_alike(saved, scanned[first], [dim], recipe.rules(load)):
+    scanned = {url: combine_again([url], recipe, job)[0] for url in ([first, *new] if has_recipe else new)}
+    if has_recipe and not is_alike(saved, scanned[first], [dim], recipe.rules(load)):
         return None
     starts = {url: layout.spans[url][dim][0] for url in files if url in layout.spans}
     at = saved.sizes.get(dim, 1)
     for url in reversed(files):  # what is new lies before the next one that stays
         at = starts.setdefault(url, at)
     added = [(starts[url], scanned[url]) for url in files if url in scanned]
-    gone = set(layout.spans) - (set(stay) - {first})
+    gone = set(layout.spans) - (set(stay) - set(scanned))
     return rebuild(saved, dim, layout.ranges_without(dim, gone), added, recipe, load)
 
 
