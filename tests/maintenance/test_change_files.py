@@ -16,7 +16,7 @@ import xarray as xr
 import insitu
 from insitu.combining.file_ranges import FileLayout
 from insitu.errors import CombineError, NotFoundError
-from insitu.maintenance.saving import saved_recipe
+from insitu.maintenance.saving import convert, saved_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of xarray, about its defaults
 
@@ -82,6 +82,18 @@ class TestFilesInOrder:
         write(tmp_path / "2.nc", 4, 2, 51)
         insitu.refresh(target)
         assert insitu.open_dataset(target).tas.dtype == "i2"
+
+    def test_references_that_do_not_say_how_they_were_made(self, tmp_path: Path) -> None:
+        """What they show under another name stays: the files alone would not give it."""
+        paths = [write(tmp_path / f"{n}.nc", 2 * n, 2, n) for n in range(3)]
+        opened = insitu.open_mfdataset(paths, **STATIC)[["tas"]].rename(tas="t2m")
+        opened.insitu.save(tmp_path / "x.json")
+        target = str(tmp_path / "x.insitu")
+        convert(tmp_path / "x.json", target, allow_local=True)
+        assert saved_recipe(target) is None
+        insitu.Archive.open(target).drop([paths[1]])
+        expected = opened.load().isel(time=[0, 1, 4, 5])
+        xr.testing.assert_equal(insitu.open_dataset(target).t2m.load(), expected.t2m)
 
     def test_files_of_an_archive_of_files(self, tmp_path: Path) -> None:
         """What is appended and taken out is so for a refresh, too."""
@@ -271,6 +283,18 @@ class TestForecasts:
         forecast(tmp_path / "0.nc", 6, 0, 5)
         insitu.refresh(target)
         assert self.values(target) == [[1.0], [5.0]]
+
+    def test_files_of_runs_that_are_gone_do_not_come_back(self, tmp_path: Path) -> None:
+        """Of two files of the first run one is shadowed: what combines all files anew has neither."""
+        cells = [(0, 0), (0, 0), (6, 0), (6, 0)]
+        paths = [forecast(tmp_path / f"{n}.nc", *cell, n) for n, cell in enumerate(cells)]
+        target = tmp_path / "x.insitu"
+        insitu.open_forecasts(paths, overlap="last").insitu.save(target)
+        assert insitu.Archive.open(target).drop(keep_last={"time": 1}) == (paths[1],)
+        assert self.values(target) == [[3.0]]
+        insitu.Archive.open(target).drop([paths[3]])
+        expected = insitu.open_forecasts(paths[2:3], overlap="last")
+        xr.testing.assert_identical(insitu.open_dataset(target).load(), expected.load())
 
     def test_what_runs_lack(self, tmp_path: Path) -> None:
         """Compared with the values: what no file has is missing in all of them."""

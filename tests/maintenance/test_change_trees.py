@@ -13,7 +13,7 @@ import xarray as xr
 
 import insitu
 from fixtures.tree_products import write_cfradial2, write_odim, write_swath_product
-from insitu.errors import ModelError, NotFoundError, SelectionError
+from insitu.errors import ModelError, NotFoundError, SelectionError, UnsupportedError
 from insitu.maintenance.saving import saved_recipe
 
 VOLUMES: dict[str, Any] = {"by_group": {"/": {"combine": "nested", "concat_dim": "volume"}}}
@@ -153,6 +153,12 @@ class TestDropAndRefresh:
         assert insitu.refresh(target).stale
         assert_like_anew(target, swaths[:4])
         assert not np.isnan(insitu.open_datatree(target)["PRODUCT/SUPPORT_DATA/DETAILED_RESULTS/fit"].values).any()
+
+    def test_last_steps_are_not_kept_of_one_group_alone(self, swaths: list[Path], tmp_path: Path) -> None:
+        insitu.open_mfdatatree(swaths[:2]).insitu.save(tmp_path / "x.insitu")
+        with pytest.raises(UnsupportedError, match="steps of a tree"):
+            insitu.Archive.open(tmp_path / "x.insitu").drop(keep_last={"time": 1})
+        assert_like_anew(tmp_path / "x.insitu", swaths[:2])
 
     def test_of_one_file(self, swaths: list[Path], tmp_path: Path) -> None:
         insitu.open_datatree(swaths[0]).insitu.save(tmp_path / "x.insitu")

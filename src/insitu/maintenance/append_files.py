@@ -16,6 +16,7 @@ from insitu.combining.file_ranges import FileLayout, Span
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, SelectionError, SourceError, UnsupportedError
 from insitu.maintenance.carry_pinned import open_for_update
+from insitu.maintenance.change_files import INDEXES
 from insitu.maintenance.checking import open_saved_tree
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
 from insitu.maintenance.rebuild import rebuild
@@ -156,10 +157,6 @@ def append_tree(
     return append_member(member, url, dim, relative=relative, storage_options=storage_options)
 
 
-_INDEXES = (".idx", ".index")
-"""Ends of names of indexes of GRIB files, which are never the sources of chunks themselves."""
-
-
 def known_files(
     target: str, urls: Sequence[Any], dim: str, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[str]]:
@@ -187,7 +184,7 @@ def known_files(
     tree = opened.tree
     _check_dim(tree, dim, target)
     arrays = (array for _, array in tree.all_arrays())
-    given = {str(url) for url in urls if not str(url).endswith(_INDEXES)}
+    given = {str(url) for url in urls if not str(url).endswith(INDEXES)}
     named = given.intersection(source.url for source in iter_sources(arrays)) if given else set()
     # A store also lists files that were dropped, and one saved from a selection holds parts of
     # files.

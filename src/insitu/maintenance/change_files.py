@@ -27,10 +27,19 @@ from insitu.scanning.scan_member import Job, make_loader
 if TYPE_CHECKING:
     from insitu.references import AppendReport
 
-__all__ = ["append_to_list", "change_files", "combine_anew", "drop", "files_of", "tree_from_root"]
+__all__ = [
+    "INDEXES",
+    "append_to_list",
+    "change_files",
+    "combine_anew",
+    "drop",
+    "files_of",
+    "find_file",
+    "tree_from_root",
+]
 
-_INDEXES = (".idx", ".index")
-"""Ends of the names of indexes that files of a recipe may have, where the archive's sources do not."""
+INDEXES = (".idx", ".index")
+"""Ends of names of indexes of GRIB files, which are never the sources of chunks themselves."""
 
 
 def drop(
@@ -69,7 +78,7 @@ def drop(
         opened = open_for_update(target, storage_options)
         recipe: Recipe = opened.recipe(Recipe)
         known = files_of(opened.tree, recipe)
-        chosen = tuple(_find_file(known, url, target) for url in urls)
+        chosen = tuple(_find_known_file(known, url, target) for url in urls)
         if not chosen:
             return ()
         at = min(map(known.index, chosen))
@@ -80,9 +89,10 @@ def drop(
                 "cannot take out all files of an archive", url=target, hint="Delete the archive itself"
             )
         saved = read_saved_member(opened.tree, make_loader(storage_options), target)
-        whole, changed = change_files(saved, recipe, files, (), storage_options, target)
+        is_known = opened.recipe_document is not None
+        whole, changed = change_files(saved, recipe, files, (), storage_options, target, has_recipe=is_known)
         tree = tree_from_root(whole) if whole.below else tree_from_member(whole, opened.tree.groups)
-        if opened.replace(tree, recipe=changed.to_document() if opened.recipe_document is not None else None):
+        if opened.replace(tree, recipe=changed.to_document() if is_known else None):
             return chosen
     raise lost_race_error(target)
 
@@ -136,6 +146,8 @@ def change_files(
     renewed: Collection[str],
     storage_options: Mapping[str, Any] | None,
     target: str,
+    *,
+    has_recipe: bool = True,
 ) -> tuple[Member, Recipe]:
     """Return an archive that is made of these files, and its recipe: what opening all of them gives.
 
@@ -151,6 +163,9 @@ def change_files(
         See `insitu.scan`.
     target
         The archive, for messages.
+    has_recipe
+        Whether the recipe was saved with it. References of other tools do not say how they were made: what
+        is saved of files that stay is taken as it is.
     """
     listed = replace(recipe, files=tuple(files) if recipe.files else ())
     if recipe.options.scan.tree and recipe.files:
@@ -169,7 +184,7 @@ def change_files(
             "save them",
         )
     layout = FileLayout.of(tree_from_member(saved))
-    whole = _join_to_saved(saved, layout, recipe, files, renewed, storage_options)
+    whole = _join_to_saved(saved, layout, recipe, files, renewed, storage_options, has_recipe)
     if whole is None:
         whole, listed = combine_anew(files, listed, storage_options)
     return _with_computed_variables(whole, saved, layout, set(layout.spans) - set(files)), listed
@@ -182,6 +197,7 @@ def _join_to_saved(
     files: Sequence[str],
     renewed: Collection[str],
     storage_options: Mapping[str, Any] | None,
+    has_recipe: bool,
 ) -> Member | None:
     """Return what is saved of files that follow each other, joined with those that are new or renewed; None
     if the files can only be combined anew.
@@ -197,22 +213,22 @@ def _join_to_saved(
         return None
     load = make_loader(storage_options)
     new = [url for url in files if url not in stay]
-    if recipe.unknown is not None and not new:  # what was computed is cut as well
+    if not new and (recipe.unknown is not None or not has_recipe):  # what was computed is cut as well
         return rebuild(saved, dim, layout.ranges_without(dim, set(layout.spans) - set(stay)), (), recipe, load)
     if len(files) == 1 or (new and isinstance(options.concat_dim, Mapping)) or options.merges_attributes:
         return None
     opened = recipe.for_more_files(storage_options=storage_options)
     job = Job(opened.scan, opened.decode)
     first = min(stay, key=lambda url: layout.spans[url][dim])
-    scanned = {url: combine_again([url], recipe, job)[0] for url in [first, *new]}
-    if not is_alike(saved, scanned[first], [dim], recipe.rules(load)):
+    scanned = {url: combine_again([url], recipe, job)[0] for url in ([first, *new] if has_recipe else new)}
+    if has_recipe and not is_alike(saved, scanned[first], [dim], recipe.rules(load)):
         return None
     starts = {url: layout.spans[url][dim][0] for url in files if url in layout.spans}
     at = saved.sizes.get(dim, 1)
     for url in reversed(files):  # what is new lies before the next one that stays
         at = starts.setdefault(url, at)
     added = [(starts[url], scanned[url]) for url in files if url in scanned]
-    gone = set(layout.spans) - (set(stay) - {first})
+    gone = set(layout.spans) - (set(stay) - set(scanned))
     return rebuild(saved, dim, layout.ranges_without(dim, gone), added, recipe, load)
 
 
@@ -237,16 +253,19 @@ def tree_from_root(root: Member) -> VirtualGroup:
     return nest_groups({path: tree_from_member(member) for path, member in root.walk()})
 
 
-def _find_file(known: Sequence[str], url: str, target: str) -> str:
-    """Return the file that a URL, path or relative path names; of a file that was given by its index, the index."""
+def find_file(known: Collection[str], url: str) -> str | None:
+    """Return which of these files a URL, path or relative path names; of one that was given by its index, the index."""
     for name in (url, os.path.abspath(url)):
-        for own in (
-            name,
-            *(f"{name}{end}" for end in _INDEXES),
-            *(f"{os.path.splitext(name)[0]}{end}" for end in _INDEXES),
-        ):
+        stem = os.path.splitext(name)[0]
+        for own in (name, *(f"{base}{end}" for base in (name, stem) for end in INDEXES)):
             if own in known:
                 return own
+    return None
+
+
+def _find_known_file(known: Sequence[str], url: str, target: str) -> str:
+    if (found := find_file(known, url)) is not None:
+        return found
     example = f"Its first file is {known[0]}" if known else "It has no files"
     raise NotFoundError(f"the archive has no file {url}", url=target, hint=example)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from insitu.combining.file_ranges import FileLayout, select_range
 from insitu.combining.recipe import Recipe
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.maintenance.carry_pinned import open_for_update
+from insitu.maintenance.change_files import combine_anew, find_file
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error, read_saved_member
 from insitu.model import VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, ForecastAxes
@@ -44,9 +46,9 @@ def keep_last(
     for _ in range(ATTEMPTS):
         opened = open_for_update(target, storage_options)
         recipe = opened.recipe(Recipe)
-        if recipe.placed is not None:
+        if recipe.placed is not None or (recipe.options.scan.tree and opened.tree.groups):
             raise UnsupportedError(
-                "steps of an archive whose files may overlap or leave gaps are dropped with their files",
+                "steps of a tree, or where files may overlap or leave gaps, are dropped with their files",
                 url=target,
                 hint=f"Name the files: insitu drop {target} FILE",
             )
@@ -59,10 +61,36 @@ def keep_last(
         if axes is not None:
             shortened = _without_empty_labels(shortened, axes)
         before, tree = FileLayout.of(opened.tree).spans, tree_from_member(shortened, opened.tree.groups)
-        if opened.replace(tree):
-            after = FileLayout.of(tree).spans
-            return tuple(url for url in before if url not in after)
+        after = FileLayout.of(tree).spans
+        gone = tuple(url for url in before if url not in after)
+        fewer = None
+        if recipe.files:
+            unused = [*gone, *_shadowed_before(recipe, shortened, list(counts), storage_options)]
+            named = {find_file(recipe.files, url) for url in unused}
+            files = tuple(url for url in recipe.files if url not in named)
+            shadowed = {url: about for url, about in recipe.shadowed.items() if url not in unused}
+            fewer = replace(recipe, files=files, shadowed=shadowed).to_document()
+        if opened.replace(tree, recipe=fewer):
+            return gone
     raise lost_race_error(target)
+
+
+def _shadowed_before(
+    recipe: Recipe, member: Member, dims: Sequence[str], storage_options: Mapping[str, Any] | None
+) -> list[str]:
+    """Return the files of which nothing is shown, and which have none of the labels that are left: they would show
+    again when files are combined anew.
+    """
+    found = []
+    for url in recipe.shadowed:
+        file = find_file(recipe.files, url)
+        if file is None:
+            continue
+        own, _ = combine_anew([file], recipe, storage_options)
+        pairs = [(own.index(dim), member.index(dim)) for dim in dims]
+        if any(one is not None and rest is not None and not np.isin(one, rest).any() for one, rest in pairs):
+            found.append(url)
+    return found
 
 
 def _last_steps(member: Member, dim: str, count: int, target: str) -> Member:

@@ -109,7 +109,8 @@ def refresh(
                 used = changed.intersection(FileLayout.of(tree_of_group).spans)
                 if not used and not (shadowed and not path):
                     continue
-                fresh[path], made = change_files(member, own, files_of(tree_of_group, own), used, storage_options, url)
+                files = files_of(tree_of_group, own)
+                fresh[path], made = change_files(member, own, files, used, storage_options, url, has_recipe=known)
                 if not known:
                     fresh[path] = _keep_saved_variables(fresh[path], member, changed)
                 elif not path:
