@@ -1,0 +1,95 @@
+"""Do other people's readers see the stored values of the source in its copies?
+
+Modules: copying/encode.py, copying/netcdf_target.py, copying/zarr_target.py, copying/append_targets.py
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import h5netcdf
+import netCDF4
+import numpy as np
+import pytest
+import zarr
+
+import insitu
+from waiting import LONG
+
+JOIN = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+NUMBERS = ("tas", "pr", "rank", "time", "lat", "orog")
+TARGETS: dict[str, dict[str, Any]] = {
+    "v3.zarr": {"chunks": "both"},
+    "shards.zarr": {"chunks": {"time": 10, "lat": 3}, "shards": {"time": 40, "lat": 9}},
+    "v2.zarr": {"chunks": {"time": 40, "lat": 4}, "zarr_format": 2},
+    "file.nc": {"chunks": {"time": 20, "lat": 4}},
+    "filters.nc": {"chunks": "series", "codec": "none"},
+}
+
+
+def stored_values(files: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Return what the library of NetCDF reads of the files, as it is stored."""
+    found: dict[str, list[np.ndarray[Any, Any]]] = {}
+    for path in sorted(glob.glob(files)):
+        with netCDF4.Dataset(path) as file:
+            file.set_auto_maskandscale(False)
+            for name in NUMBERS:
+                found.setdefault(name, []).append(file[name][...])
+    return {name: np.concatenate(parts) if name in NUMBERS[:4] else parts[0] for name, parts in found.items()}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_stored_values(files: str, tmp_path: Path, name: str) -> None:
+    """A copy, of Zarr in two steps: the last file is appended."""
+    target = tmp_path / name
+    if target.suffix == ".zarr":
+        insitu.Archive.open(sorted(glob.glob(files))[:2], **JOIN).copy(target, **TARGETS[name])
+        insitu.Archive.open(files, **JOIN).copy(target, append=True)
+    else:
+        insitu.Archive.open(files, **JOIN).copy(target, **TARGETS[name])
+    want = stored_values(files)
+    assert want["tas"].shape == (90, 9, 12)
+    if target.suffix == ".zarr":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            group = zarr.open_group(target, mode="r")
+            found = {name: np.asarray(group[name][...]) for name in NUMBERS}
+    else:
+        with h5netcdf.File(target) as file:
+            found = {name: np.asarray(file[name][...]) for name in NUMBERS}
+    for name, values in want.items():
+        np.testing.assert_array_equal(found[name], values)
+        assert found[name].dtype == values.dtype
+
+
+@pytest.mark.skipif(shutil.which("gdalmdiminfo") is None, reason="GDAL is not installed")
+@pytest.mark.parametrize("name", ["v2.zarr", "file.nc"])
+def test_gdal(files: str, tmp_path: Path, name: str) -> None:
+    insitu.Archive.open(files, **JOIN).copy(tmp_path / name, **TARGETS[name])
+    run = subprocess.run(
+        ["gdalmdiminfo", "-detailed", str(tmp_path / name)], capture_output=True, text=True, timeout=LONG, check=False
+    )
+    arrays = json.loads(run.stdout)["arrays"]
+    want = stored_values(files)
+    for variable in ("pr", "rank", "lat"):
+        np.testing.assert_array_equal(np.array(arrays[variable]["values"], want[variable].dtype), want[variable])
+    assert (arrays["pr"]["scale"], arrays["pr"]["offset"], arrays["pr"]["nodata_value"]) == (0.001, 0.5, -32768)
+    assert arrays["pr"]["unit"] == "kg m-2 s-1"
+
+
+@pytest.mark.skipif(shutil.which("ncdump") is None, reason="ncdump is not installed")
+def test_ncdump(files: str, tmp_path: Path) -> None:
+    insitu.Archive.open(files, **JOIN).copy(tmp_path / "file.nc", **TARGETS["file.nc"])
+    run = subprocess.run(
+        ["ncdump", "-v", "rank", str(tmp_path / "file.nc")], capture_output=True, text=True, timeout=LONG, check=True
+    )
+    text = run.stdout.partition(" rank =")[2]
+    numbers = [int(number) for number in re.findall(r"-?\d+", text)]
+    np.testing.assert_array_equal(np.reshape(numbers, (90, 9)), stored_values(files)["rank"])
