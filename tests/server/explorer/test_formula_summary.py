@@ -1,4 +1,7 @@
-"""Formulas in the explorer's API compared with xarray: fields, lines, points, tables, downloads, refusals."""
+"""Formulas in the explorer's API compared with xarray: fields, lines, points, tables, downloads, refusals.
+
+Modules: server/explorer/find_array.py, server/explorer/formula_array.py
+"""
 
 from __future__ import annotations
 

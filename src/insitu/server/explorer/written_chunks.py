@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cancellation import check_deadline
-from insitu.formats.zarr.keyed import KeyedChunks
 from insitu.model import VirtualArray
-from insitu.model.sparse_chunks import SparseTable
+from insitu.model.sparse_chunks import ListableTable, SparseTable
 from insitu.reading import ReadContext, read_array
 from insitu.server.explorer.formula_array import ShownArray
 from insitu.server.explorer.opened_archives import OpenedArchive
@@ -147,7 +146,7 @@ def find_written_chunks(archive: OpenedArchive, path: str, array: ShownArray) ->
         return None
     if path not in known:
         table: Any = tile.chunks
-        if isinstance(table, KeyedChunks):
+        if isinstance(table, ListableTable):
             table = table.list_written(MAX_LISTED, archive.options)
         if isinstance(table, SparseTable) and len(table.number) < total:
             by_axis = np.unravel_index(table.number, table.shape)
