@@ -1,4 +1,7 @@
-"""`ds.insitu.explore()`: the frame, its server and its token, a selection and a formula, compared with xarray."""
+"""`ds.insitu.explore()`: the frame, its server and its token, a selection and a formula, compared with xarray.
+
+Modules: server/notebook_server.py
+"""
 
 from __future__ import annotations
 

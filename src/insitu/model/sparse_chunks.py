@@ -7,10 +7,10 @@ plain `Columns`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import gt
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from insitu.model.chunks import UNWRITTEN, ChunkLocations, Columns, flat_cell_nu
 from insitu.model.derived_tables import ChunkTableBase
 from insitu.model.source import Source
 
-__all__ = ["SparseTable", "scatter", "table_of_cells"]
+__all__ = ["ListableTable", "SparseTable", "scatter", "table_of_cells"]
 
 # A dense cell costs about 14 bytes, a sparse one 8 more: below a third of the grid, sparse is
 # smaller.
@@ -71,6 +71,14 @@ class SparseTable(ChunkTableBase):
 
 _EMPTY = (UNWRITTEN, 0, 0, 0)
 """What the columns hold for a cell that was never written."""
+
+
+@runtime_checkable
+class ListableTable(Protocol):
+    """A table that names an object for each cell, and can be told by its store which of these exist."""
+
+    def list_written(self, most: int, storage_options: Mapping[str, Any] | None = None) -> SparseTable | None:
+        """Return the table of the cells that have one; None if there are more than `most`, or that is not known."""
 
 
 def scatter(

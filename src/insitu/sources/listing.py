@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
     from insitu.sources.object_store.bucket import Bucket
     from insitu.sources.object_store.listing_pages import ListingPage
 
-__all__ = ["FolderListing", "is_directory", "list_all_objects", "list_folder", "list_subfolders", "local_path"]
+__all__ = [
+    "FolderListing",
+    "is_directory",
+    "list_all_objects",
+    "list_folder",
+    "list_some_objects",
+    "list_subfolders",
+    "local_path",
+]
 
 Answer = TypeVar("Answer")
 
@@ -109,6 +118,53 @@ def list_all_objects(url: str, storage_options: Mapping[str, Any] | None = None)
     rows = _call_fsspec(lambda: files.find(inner, detail=True), base) or {}
     top = inner.rstrip("/") + "/"
     return {name.removeprefix(top): int(row["size"]) for name, row in rows.items()}
+
+
+def list_some_objects(url: str, most: int, storage_options: Mapping[str, Any] | None = None) -> list[str] | None:
+    """Return the keys of everything under a prefix, relative to it; None if there are more than `most`, which are not
+    listed to their end, or where listing is not possible (HTTP, fsspec).
+    """
+    path = local_path(url)
+    if path is not None:
+        return _take(_iterate_local_keys(path), most)
+    base = url.rstrip("/") + "/"
+    address = bucket_address(base)
+    if address is None:
+        return None
+    options = options_for(base, storage_options)
+    return _call_bucket(lambda: _take(_iterate_bucket_keys(address, base, options), most), url)
+
+
+def _take(keys: Iterator[str], most: int) -> list[str] | None:
+    found = list(islice(keys, most + 1))
+    return found if len(found) <= most else None
+
+
+def _iterate_local_keys(path: str) -> Iterator[str]:
+    check_path(path)
+    for folder, _, files in os.walk(path):
+        below = os.path.relpath(folder, path).replace(os.sep, "/")
+        yield from (name if below == "." else f"{below}/{name}" for name in files)
+
+
+def _iterate_bucket_keys(address: Address, url: str, options: Mapping[str, Any]) -> Iterator[str]:
+    import obstore
+
+    from insitu.sources.object_store.bucket import bucket_for
+
+    bucket, prefix = bucket_for(address, url, options), address.key.rstrip("/")
+    skip = len(prefix) + 1 if prefix else 0
+    if has_access_policy():
+        from insitu.sources.object_store.listing_pages import list_pages
+
+        for page in list_pages(bucket, address, options, prefix, ""):
+            yield from (key[skip:] for key, _ in page.files)
+        return
+    pages: Any = bucket.call_with_retries(
+        lambda store: obstore.list(store, prefix or None, chunk_size=1000), redact_url(url)
+    )
+    for page in pages:
+        yield from (row["path"][skip:] for row in page)
 
 
 def list_bucket_folder(address: Address, url: str, options: Mapping[str, Any]) -> FolderListing:

@@ -23,8 +23,9 @@ from insitu.model.cell_counts import CellCounts
 from insitu.model.chunks import flat_cell_numbers
 from insitu.model.derived_tables import ChunkTableBase
 from insitu.model.source import SourceSequence
+from insitu.model.sparse_chunks import SparseTable
 from insitu.sources import open_source
-from insitu.sources.listing import list_all_objects
+from insitu.sources.listing import list_all_objects, list_some_objects
 from insitu.sources.threads import gather
 from insitu.zarr_metadata.keys import ChunkKeys
 
@@ -104,6 +105,20 @@ class KeyedChunks(ChunkTableBase):
         """Return the number of cells: each has an object, of unknown size, or may have none."""
         cells = _cells(self.shape)
         return CellCounts(cells, cells)
+
+    def list_written(self, most: int, storage_options: Mapping[str, Any] | None = None) -> SparseTable | None:
+        """Return the table of the cells that have an object, by listing them; None if there are more than `most`, or
+        the store cannot be listed.
+        """
+        keys = list_some_objects(self.base, most, storage_options)
+        if keys is None:
+            return None
+        found = [cell for key in keys if (cell := self.keys.cell(key, len(self.shape))) is not None]
+        cells = [cell for cell in found if all(at < count for at, count in zip(cell, self.shape, strict=True))]
+        grid = np.array(cells, np.int64).reshape(len(cells), len(self.shape))
+        numbers = np.sort(np.ravel_multi_index(tuple(grid.T), self.shape)).astype(np.int64)
+        one = np.zeros(1, np.int64)
+        return SparseTable(self.shape, self.sources, numbers, numbers, one, one + WHOLE, one)
 
     def explicit(self, storage_options: Mapping[str, Any] | None = None) -> Columns:
         """Return the table with offset and length of every cell.

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.server.explorer.formula_array import ShownArray, borders_along, estimate_values
+from insitu.server.explorer.written_chunks import WrittenChunks
 
 __all__ = ["FieldBox", "SampledSide", "Sampling", "sample_field", "sample_side"]
 
@@ -128,6 +129,7 @@ def sample_field(
     pixels: tuple[int, int],
     how: str,
     budget: int,
+    written: WrittenChunks | None = None,
 ) -> Sampling | None:
     """Return how a field is sampled; None if means are asked for, but too much would be read for them.
 
@@ -147,6 +149,8 @@ def sample_field(
         `auto`, `mean` or `nearest`.
     budget
         Bytes that the chunks may decode to.
+    written
+        Which chunks were written, if the array is sparse and that is known.
     """
     height, width = box.shape
     if height <= pixels[0] and width <= pixels[1]:
@@ -166,8 +170,8 @@ def sample_field(
         # A mean of what no more than the budget decodes to; an uncompressed field is read in slabs.
         if _decoded_bytes(array, select, means) <= budget:
             return means
-        return None if how == "mean" else _within_budget(array, dims, select, nearest, budget)
-    return _within_budget(array, dims, select, nearest, budget)
+        return None if how == "mean" else _within_budget(array, dims, select, nearest, budget, written)
+    return _within_budget(array, dims, select, nearest, budget, written)
 
 
 def _decoded_bytes(array: ShownArray, select: Callable[[Any, Any], Sequence[Any]], sampling: Sampling) -> int:
@@ -180,6 +184,7 @@ def _within_budget(
     select: Callable[[Any, Any], Sequence[Any]],
     sampling: Sampling,
     budget: int,
+    written: WrittenChunks | None,
 ) -> Sampling:
     """Return single elements that lie in no more chunks than the budget allows.
 
@@ -187,6 +192,10 @@ def _within_budget(
     100,000 × 100,000 would decode all its 40 GB. So the elements are gathered in some bands of chunks, all over the
     box, and the pixels between show the nearest of them.
     """
+    if written is not None:
+        found = _show_written(dims, select, sampling, written)
+        if written.decoded_bytes(select(found.y.selector, found.x.selector)) <= budget:
+            return found  # what was never written costs nothing
     sides = (sampling.y, sampling.x)
     borders = [_borders_within(array, dim, side) for dim, side in zip(dims, sides, strict=True)]
     touched = [_count_bands(edges, side) for edges, side in zip(borders, sides, strict=True)]
@@ -204,6 +213,19 @@ def _within_budget(
         nbytes = _decoded_bytes(array, select, Sampling("nearest", *sides))
     touched_count = math.prod(_count_bands(edges, side) for edges, side in zip(borders, sides, strict=True))
     return Sampling("nearest", sides[0], sides[1], touched_count / max(total, 1))
+
+
+def _show_written(
+    dims: tuple[int, int], select: Callable[[Any, Any], Sequence[Any]], sampling: Sampling, written: WrittenChunks
+) -> Sampling:
+    """Return the same with each pixel at an element that was written, if it covers one."""
+    sides = []
+    for dim, side in zip(dims, (sampling.y, sampling.x), strict=True):
+        assert side.positions is not None
+        stop = side.start + side.length
+        key = select(*(slice(other.start, other.start + other.length) for other in (sampling.y, sampling.x)))
+        sides.append(replace(side, positions=written.prefer(side.positions, dim, side.start, side.step, stop, key)))
+    return replace(sampling, y=sides[0], x=sides[1])
 
 
 def _borders_within(array: ShownArray, dim: int, side: SampledSide) -> Indices:

@@ -25,6 +25,7 @@ from insitu.server.explorer.formula_array import FormulaArray, estimate_values, 
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
 from insitu.server.explorer.side_labels import describe_side, selection_text
+from insitu.server.explorer.written_chunks import WrittenChunks, find_written_chunks
 from insitu.server.settings import Limits
 
 __all__ = ["check_memory", "prepare_field", "read_plane"]
@@ -57,21 +58,45 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
     how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
     if how == "auto" and kind_of(field.array) != "number":
         how = "nearest"
-    level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits)
-    cost = check_memory(level, sampling, request.limits)
+    written = _find_written(request.archive, field, request.limits)
+    if written is not None:
+        field = replace(field, array=written.array)
+    level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written)
+    if written is not None and (sampling.method != "nearest" or sampling.share < 1):
+        written = None  # the usual way is as good
+    cost = check_memory(level, sampling, request.limits, written)
 
     def work(context: ReadContext) -> ApiAnswer:
-        values = read_field(level, sampling, replace(context, name=level.path), _slab_bytes(request.limits))
-        return _field_answer(request.archive, field, sampling, shrink, values, context)
+        named = replace(context, name=level.path)
+        if written is None:
+            values = read_field(level, sampling, named, _slab_bytes(request.limits))
+        else:
+            key = level.select(sampling.y.positions, sampling.x.positions)
+            values = to_number_array(written.read_plane(key, level.sides, named))
+        return _field_answer(request.archive, field, sampling, shrink, values, context, written)
 
-    read = estimate_values(level.array, level.select(sampling.y.selector, sampling.x.selector))
+    key = level.select(sampling.y.selector, sampling.x.selector)
+    decoded = estimate_values(level.array, key).bytes_decoded if written is None else written.decoded_bytes(key)
     # What fills more than half of the cache would push out what other clients look at.
-    fits_cache = read.bytes_decoded <= request.limits.cache // 2
+    fits_cache = decoded <= request.limits.cache // 2
     return ApiTask(work, cost, caches_chunks=fits_cache)
 
 
+def _find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
+    """Return which chunks of a field were written, if all of them would be too much for one picture."""
+    box = field.box
+    whole = estimate_values(field.array, field.select(slice(box.top, box.bottom), slice(box.left, box.right)))
+    is_large = field.statistic is None and whole.bytes_decoded > min(BUDGET_BYTES, limits.memory // 2)
+    return find_written_chunks(archive, field.path, field.array) if is_large else None
+
+
 def plan_field(
-    archive: OpenedArchive, field: FieldQuery, pixels: tuple[int, int], how: str, limits: Limits
+    archive: OpenedArchive,
+    field: FieldQuery,
+    pixels: tuple[int, int],
+    how: str,
+    limits: Limits,
+    written: WrittenChunks | None = None,
 ) -> tuple[FieldQuery, Sampling, tuple[float, float]]:
     """Return the level that is read, how it is sampled, and how many elements of the field one of its elements covers.
 
@@ -80,7 +105,7 @@ def plan_field(
     budget = min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
 
     def sample(level: FieldQuery, method: str) -> Sampling | None:
-        return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget)
+        return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget, written)
 
     sampling = sample(field, "mean" if how == "auto" else how)
     if sampling is not None:
@@ -103,7 +128,8 @@ def plan_field(
         )
     sampling = sample(field, "nearest")
     assert sampling is not None
-    read = estimate_values(field.array, field.select(sampling.y.selector, sampling.x.selector)).bytes_decoded
+    key = field.select(sampling.y.selector, sampling.x.selector)
+    read = estimate_values(field.array, key).bytes_decoded if written is None else written.decoded_bytes(key)
     if read > MAX_DECODED_BYTES:
         raise RequestTooLargeError(
             f"this picture needs {read / 1e9:,.0f} GB of decoded chunks even if it shows only a few of them, and this "
@@ -132,13 +158,15 @@ def _overviews(archive: OpenedArchive, field: FieldQuery) -> Iterator[FieldQuery
         yield replace(field, path=f"{path}/{name}", array=array, box=box)
 
 
-def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits) -> int:
+def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written: WrittenChunks | None = None) -> int:
     """Return the bytes that a field holds while it is read; an error if that is more than the limits allow."""
     array, rows, columns = field.array, sampling.y.selector, sampling.x.selector
     pixels = elements = sampling.y.count * sampling.x.count
     if sampling.method == "mean":
         count = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
         rows, elements = slice(sampling.y.start, sampling.y.start + count), count * sampling.x.length
+    if written is not None:  # one chunk after another
+        rows, columns = slice(0, 1), slice(0, 1)
     weight = estimate_values(array, field.select(rows, columns))
     if weight.chunk > limits.chunk:
         raise RequestTooLargeError(
@@ -249,6 +277,7 @@ def _field_answer(
     shrink: tuple[float, float],
     values: npt.NDArray[Any],
     context: ReadContext,
+    written: WrittenChunks | None = None,
 ) -> ApiAnswer:
     sides, arrays = {}, {"values": values}
     start = {"y": field.box.top, "x": field.box.left}
@@ -272,7 +301,16 @@ def _field_answer(
         "units": units_of(array),
         "long_name": long_name_of(array, field.path),
         "text": _field_text(archive, field, context),
+        "written": None,
     }
+    if written is not None:
+        key = field.select(slice(box.top, box.bottom), slice(box.left, box.right))
+        header["written"] = {
+            "chunks": len(written.cells),
+            "cells": written.total,
+            "here": written.count(key),
+            "first": written.first_position(),
+        }
     return binary_answer(header, arrays)
 
 

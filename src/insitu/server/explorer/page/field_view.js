@@ -40,6 +40,8 @@ import { ValueColours } from "./value_colours.js";
  * @property {string | null} units
  * @property {string} long_name
  * @property {string} text what is selected and reduced
+ * @property {{ chunks: number, cells: number, here: number, first: Record<string, number> } | null} written how many chunks
+ *   of a sparse array there are, in all and in the picture, and where the first begins
  */
 
 /** @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers } }} FieldAnswer */
@@ -189,9 +191,15 @@ export class FieldView extends PictureView {
     }[sampling.method];
     const share = sampling.share < 1 ? `; ${formatNumber(100 * sampling.share, 2)} % of the chunks were looked at` : "";
     const gaps = missing ? `; ${formatNumber((100 * missing) / (shape[0] * shape[1]), 3)} % missing` : "";
+    const { written } = header;
+    const sparse = written
+      ? `. ${formatCount(written.chunks)} of ${formatCount(written.cells)} chunks were ever written, ${formatCount(written.here)} of them lie here: the rest is the fill value`
+      : "";
+    const first = written && !written.here ? Object.entries(written.first).map(([dim, at]) => `${dim} ${at}`) : [];
+    const elsewhere = first.length ? ` (the first begins at index ${first.join(", ")})` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${this.overlay.text ? `. ${this.overlay.text}` : ""}. Draw a box to zoom in, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${this.overlay.text ? `. ${this.overlay.text}` : ""}. Draw a box to zoom in, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
