@@ -116,7 +116,7 @@ def check_values(store: Path, want: xr.Dataset) -> None:
 
 def boxes(store: Path) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    for part in archive_of(store).pinned():
+    for part in archive_of(store).pinned_parts():
         found.setdefault(part.variable, []).append(part.box)
     return found
 
