@@ -859,7 +859,7 @@ class Archive:
         self._forget()
         return done
 
-    def pinned(self) -> tuple[PinnedPart, ...]:
+    def pinned_parts(self) -> tuple[PinnedPart, ...]:
         """Return what is pinned in the saved archive: variable, box, number of chunks and their bytes."""
         from insitu.maintenance.pinning import find_pinned
 

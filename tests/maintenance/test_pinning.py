@@ -1,7 +1,8 @@
 """Pinned parts of an archive are read from chunks inside the store, and have the values of the files.
 
-Modules: copying/native_chunks.py, maintenance/carry_pinned.py, maintenance/select_boxes.py,
-maintenance/unused_chunks.py, model/overlay.py, references/store/native_chunks.py
+Modules: cli/pin.py, cli/unpin.py, copying/native_chunks.py, maintenance/carry_pinned.py,
+maintenance/select_boxes.py, maintenance/unused_chunks.py, model/overlay.py,
+references/store/native_names.py
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from insitu.maintenance.unused_chunks import remove_unused_chunks
 from insitu.model import VirtualArray
 from insitu.model.overlay import overlay, without_box
 from insitu.references.file_systems import hold_file_lock
-from insitu.references.store.native_chunks import inner_url, native_url, outer_url
+from insitu.references.store.native_names import inner_url, native_url, outer_url
 
 DAYS = 6
 
@@ -115,7 +116,7 @@ def check_values(store: Path, want: xr.Dataset) -> None:
 
 def boxes(store: Path) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    for part in archive_of(store).pinned():
+    for part in archive_of(store).pinned_parts():
         found.setdefault(part.variable, []).append(part.box)
     return found
 

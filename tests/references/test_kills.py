@@ -41,7 +41,7 @@ CASES = [
     *[("scan", suffix) for suffix in (".insitu", ".parq")],
     ("save-new", ".icechunk"),
     ("scan-one", ".insitu"),
-    *[(work, ".insitu") for work in ("drop", "rollback", "compact", "convert")],
+    *[(work, ".insitu") for work in ("drop", "rollback", "compact", "convert", "pin", "unpin", "unpin-compact")],
 ]
 
 

@@ -52,6 +52,13 @@ AllowLocal = Annotated[
 Inline = Annotated[
     int, typer.Option("--inline", help="Store chunks of up to this many bytes in the references themselves.")
 ]
+NativeWhereNeeded = Annotated[
+    bool,
+    typer.Option(
+        "--native-where-needed",
+        help="Copy what the format cannot hold, as native chunks beside the references or in the repository.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")]
 Raw = Annotated[
     bool, typer.Option("--raw", help="Stored values, without scale, offset, missing values and times applied.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from insitu.cli.access import AllowLocal, Inline, Overwrite, StorageOption, storage_options
+from insitu.cli.access import AllowLocal, Inline, NativeWhereNeeded, Overwrite, StorageOption, storage_options
 from insitu.cli.screen import stderr
 from insitu.model.description import count_text
 
@@ -37,6 +37,7 @@ def convert(
         ),
     ] = False,
     inline: Inline = 0,
+    native: NativeWhereNeeded = False,
     allow_local: AllowLocal = False,
     overwrite: Overwrite = False,
     option: StorageOption = None,
@@ -52,6 +53,8 @@ def convert(
         rename=pattern or (parse_prefixes(rename) if rename else None),
         relative=relative,
         inline_threshold=inline,
+        native="where needed" if native else None,
+        announce=lambda text: stderr.print(text, markup=False, soft_wrap=True),
         allow_local=allow_local,
         mode="w" if overwrite else "x",
         storage_options=storage_options(option),

@@ -17,6 +17,7 @@ from rich.table import Table
 from insitu.archive import Archive
 from insitu.cli.access import (
     Inline,
+    NativeWhereNeeded,
     Overwrite,
     StorageOption,
     Verbose,
@@ -73,6 +74,7 @@ def scan(
         typer.Option(metavar="ADDRESS", help="Scan on a Dask cluster: its address, e.g. tcp://host:8786, or local."),
     ] = None,
     inline: Inline = 0,
+    native: NativeWhereNeeded = False,
     relative: Annotated[bool, typer.Option("--relative", help="Save URLs relative to the target.")] = False,
     overwrite: Overwrite = False,
     restart: Annotated[
@@ -102,6 +104,7 @@ def scan(
         begin = time.perf_counter()
         saving: dict[str, Any] = {"inline_threshold": inline} if inline else {}
         saving |= {"relative": True} if relative else {}
+        saving |= {"native": "where needed", "announce": _print_note} if native else {}
         saving |= {"mode": "w" if overwrite else "x", "storage_options": options.scan.storage_options}
         is_joined = options.combine.concat_dim is not None or options.combine.places_labels or options.combine.forecasts
         if len(files) == 1 and not is_joined and not options.scan.tree:

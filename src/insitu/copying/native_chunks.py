@@ -18,7 +18,7 @@ from insitu.copying.copy_plan import CopyPlan
 from insitu.copying.copy_tree import CopyReport, digest_of, execute_copy
 from insitu.copying.journal import Journal
 from insitu.copying.object_writers import FolderWriter, PrefixWriter
-from insitu.copying.stored_forms import StoredForm
+from insitu.copying.stored_forms import StoredForm, stored_forms
 from insitu.copying.target_arrays import KEPT, TargetArray, make_target_arrays
 from insitu.copying.targets import Target
 from insitu.errors import UnsupportedError
@@ -33,12 +33,14 @@ from insitu.model import (
     Source,
     Tile,
     VirtualArray,
+    VirtualGroup,
     count_cells,
 )
 from insitu.reading import ReadContext
+from insitu.scanning.scan_member import make_loader
 from insitu.scanning.stored_view import stored_view
 
-__all__ = ["KINDS", "NativePlan", "native_form", "plan_native_chunks"]
+__all__ = ["KINDS", "NativePlan", "native_form", "plan_native_chunks", "plan_zarr_chunks"]
 
 KINDS = "biufcmM"
 """Kinds of types whose values native chunks hold."""
@@ -51,6 +53,13 @@ class NativePlan:
     copy: CopyPlan
     packings: tuple[Packings, ...]
     """How the stored values of each array are decoded."""
+    shows_stored: bool = False
+    """Whether the arrays show stored values, with attributes that decode them."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the arrays."""
+        return tuple(array.path for array in self.copy.arrays)
 
     def execute(self, publish: Callable[[Sequence[VirtualArray]], None]) -> CopyReport:
         """Write the chunks, and call `publish` with the arrays that they make once all are durable."""
@@ -58,7 +67,7 @@ class NativePlan:
         assert isinstance(target, _NativeTarget)
         target.announce = lambda arrays, journal: publish(
             [
-                _virtual_array(array, packings, target.url, journal)
+                _virtual_array(array, packings, target.url, journal, self.shows_stored)
                 for array, packings in zip(arrays, self.packings, strict=True)
             ]
         )
@@ -106,7 +115,32 @@ def plan_native_chunks(
         packings.append(packing)
     options = replace(options, codec=KEPT if options.codec is None else options.codec, zarr_format=3)
     made = [_with_checksum(array) for array in make_target_arrays(forms, options, "zarr")]
-    plan = CopyPlan(_NativeTarget(folder, options), tuple(made), {"": {"mark": mark}}, options, context)
+    return _plan(made, packings, folder, options, context, mark)
+
+
+def plan_zarr_chunks(
+    tree: VirtualGroup, folder: str, options: CopyOptions, context: ReadContext, *, mark: str = ""
+) -> NativePlan:
+    """Return the plan of native chunks of variables as Zarr arrays have them, with attributes that decode them.
+
+    The parameters are those of `plan_native_chunks`; `options.zarr_format` says which codecs there are.
+    """
+    load = make_loader(context.storage_options)
+    forms, _ = stored_forms(tree, {}, context, load, typed_attributes=False)
+    made = [replace(array, through=None) for array in make_target_arrays(forms, options, "zarr")]
+    plan = _plan(made, [IDENTITY] * len(made), folder, options, context, mark)
+    return replace(plan, shows_stored=True)
+
+
+def _plan(
+    arrays: Sequence[TargetArray],
+    packings: Sequence[Packings],
+    folder: str,
+    options: CopyOptions,
+    context: ReadContext,
+    mark: str,
+) -> NativePlan:
+    plan = CopyPlan(_NativeTarget(folder, options), tuple(arrays), {"": {"mark": mark}}, options, context)
     target = _NativeTarget(f"{folder}/{digest_of(plan).hex()[:20]}", options)
     return NativePlan(replace(plan, target=target), tuple(packings))
 
@@ -167,7 +201,9 @@ def _with_checksum(array: TargetArray) -> TargetArray:
     return replace(array, encoding=encoding)
 
 
-def _virtual_array(array: TargetArray, packings: Packings, folder: str, journal: Journal) -> VirtualArray:
+def _virtual_array(
+    array: TargetArray, packings: Packings, folder: str, journal: Journal, shows_stored: bool
+) -> VirtualArray:
     """Return the array that finished chunks make."""
     finished = journal.of_array(array.order)
     grid = array.grid
@@ -187,10 +223,12 @@ def _virtual_array(array: TargetArray, packings: Packings, folder: str, journal:
     )
     axes = tuple(Axis.regular(n, size) for n, size in zip(array.shape, array.chunks, strict=True))
     tile = Tile(axes, (array.encoding,), table, packings)
-    shown = array.form.source
-    return VirtualArray(
-        shown.shape, shown.dtype, shown.dims, (tile,), np.zeros((1, len(grid)), np.int64), fill_value=shown.fill_value
-    )
+    form = array.form
+    origins = np.zeros((1, len(grid)), np.int64)
+    if shows_stored:
+        return VirtualArray(form.shape, form.dtype, form.dims, (tile,), origins, form.attributes)
+    shown = form.source
+    return VirtualArray(shown.shape, shown.dtype, shown.dims, (tile,), origins, fill_value=shown.fill_value)
 
 
 class _NativeTarget(Target):

@@ -23,7 +23,7 @@ from insitu.model.description import count_text, format_bytes
 from insitu.model.group import hint_for_names
 from insitu.model.overlay import overlay
 from insitu.reading import ReadContext
-from insitu.references.store.native_chunks import native_url
+from insitu.references.store.native_names import native_url
 
 __all__ = ["PinReport", "PinnedPart", "find_pinned", "pin", "unpin"]
 

@@ -5,7 +5,7 @@ another format, rename its sources, roll a store back.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ def save_tree(
     *,
     format: str | None = None,
     recipe: Recipe | None = None,
+    native: str | None = None,
+    announce: Callable[[str], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> None:
@@ -53,13 +55,28 @@ def save_tree(
         See `insitu.references.save`.
     recipe
         How files were combined into it. Only the insitu store keeps it.
+    native
+        `"where needed"`: what the format cannot hold is copied, as native chunks in the folder
+        `x.json.native` beside kerchunk's formats, and in the repository of Icechunk. An interrupted
+        save goes on if the same one is made again.
+    announce
+        Told before anything is written which variables are copied, why, and how many bytes that is.
     """
+    if native not in (None, "where needed"):
+        raise ValueError(f'native must be "where needed" or None, not {native!r}')
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
 
     kind = format or references.format_from_name(os.fspath(target))
     if kind == "insitu":
         document = _recipe_document(recipe, tree)
         references.save(tree, target, format=format, recipe=document, storage_options=storage_options, **how)
+        return
+    if native is not None and kind is not None:
+        from insitu.maintenance.native_saving import save_native_where_needed
+
+        save_native_where_needed(
+            tree, os.fspath(target), kind, announce=announce, storage_options=storage_options, **how
+        )
         return
     ready = zarr_tree(tree, make_loader(storage_options), int(how.get("inline_threshold", 0)))
     references.save(ready, target, format=format, storage_options=storage_options, **how)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from insitu.references.store.native_chunks import native_url
+from insitu.references.store.native_names import native_url
 from insitu.sources.listing import local_path
 
-__all__ = ["remove_unused_chunks"]
+__all__ = ["JOURNALS", "remove_folder", "remove_unused_chunks"]
 
 DAY = 86_400
 JOURNALS = ".copying"
@@ -32,11 +32,11 @@ def remove_unused_chunks(target: str, storage_options: Mapping[str, Any] | None 
     if not os.path.isdir(folder):
         return 0
     names = {name.removesuffix(JOURNALS) for name in os.listdir(folder)}
-    return sum(_remove_local(Path(folder) / name) for name in sorted(names - used))
+    return sum(remove_folder(Path(folder) / name) for name in sorted(names - used))
 
 
-def _remove_local(folder: Path) -> int:
-    """Remove a folder, unless a process writes to it, which holds the lock beside it."""
+def remove_folder(folder: Path) -> int:
+    """Remove a folder, unless a process writes to it, which holds the lock beside it; return its bytes."""
     from insitu.references.file_systems import try_file_lock
 
     staging = folder.with_name(folder.name + JOURNALS)

@@ -20,7 +20,7 @@ from insitu.references.atomic_write import open_atomic
 from insitu.references.directory_swap import find_interrupted_swap
 from insitu.references.icechunk import is_repository
 from insitu.references.icechunk.repository_reader import has_version, open_icechunk
-from insitu.references.icechunk.repository_writer import write_icechunk
+from insitu.references.icechunk.repository_writer import can_write_rectilinear, write_icechunk
 from insitu.references.kerchunk.flat_parquet import read_flat, write_flat
 from insitu.references.kerchunk.json import looks_like_references, parse_json, read_json, write_json
 from insitu.references.kerchunk.parquet import RECORD_SIZE, read_parquet, write_parquet
@@ -38,6 +38,7 @@ __all__ = [
     "FORMATS",
     "can_be_references",
     "detect_format",
+    "find_refused",
     "format_from_name",
     "is_store",
     "open_references",
@@ -230,6 +231,7 @@ def save(
     zarr_format: int | None = None,
     record_size: int = RECORD_SIZE,
     message: str | None = None,
+    copied_from: str | None = None,
     recipe: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -258,6 +260,8 @@ def save(
         kerchunk Parquet: number of rows of a file.
     message
         Icechunk: the commit message.
+    copied_from
+        Icechunk: chunks whose URLs begin like this are copied into the repository.
     recipe
         insitu store: how files were combined, for `append` and `refresh`.
     storage_options
@@ -285,6 +289,7 @@ def save(
             mode=mode,
             inline_threshold=inline_threshold,
             message=message,
+            copied_from=copied_from,
             storage_options=storage_options,
         )
         return
@@ -317,6 +322,43 @@ def save(
         else:
             with _open_compressed(file, url) as stream:
                 write_json(writing, stream)
+
+
+def find_refused(
+    group: VirtualGroup, kind: str, zarr_format: int | None = None, storage_options: Mapping[str, Any] | None = None
+) -> tuple[int, dict[str, str]]:
+    """Return which arrays a format cannot hold, and why, with the version of Zarr that holds the most of them.
+
+    Parameters
+    ----------
+    group
+        The tree as `save` takes it.
+    kind
+        One of `FORMATS`, but not the insitu store.
+    zarr_format
+        The version, if it is given.
+    storage_options
+        See `insitu.sources.open_source`.
+    """
+    group = list_written_cells(group, storage_options)
+    formats = {"kerchunk-json": (2, 3), "icechunk": (3,)}.get(kind, (2,)) if zarr_format is None else (zarr_format,)
+    found: list[tuple[int, dict[str, str]]] = []
+    for number in formats:
+        refused = {}
+        for path, array in group.all_arrays():
+            name = path.rpartition("/")[2]
+            try:
+                ZarrExport.of(
+                    VirtualGroup({name: array}),
+                    what=kind,
+                    formats=(number,),
+                    rectilinear=kind == "icechunk" and can_write_rectilinear(),
+                    storage_options=storage_options,
+                )
+            except UnsupportedError as problem:
+                refused[path] = problem.message.removeprefix(f"{kind} cannot hold 1 of the arrays: {name}: ")
+        found.append((number, refused))
+    return min(found, key=lambda one: len(one[1]))
 
 
 @contextmanager

@@ -70,6 +70,8 @@ class ZarrExport:
     name_source: Callable[[str], str] = field(default=lambda url: url)
     """Formats a URL for the references."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    copied_from: str | None = None
+    """Chunks whose URLs begin like this are kept inline, too."""
     filled: Mapping[str, bytes] = field(default_factory=dict)
     """Encoded fill chunk of arrays whose unwritten chunks are written inline: Zarr V2 would mask
     them.
@@ -136,7 +138,7 @@ class ZarrExport:
                     filled[path] = spelled[1]
             if not refused:
                 name = name_source or (lambda url: url)
-                return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled)
+                return cls(group, arrays, number, documents, inline_threshold, name, storage_options, filled=filled)
             attempts.append(refused)
         # Name the arrays that the most capable version cannot hold, with the reasons of all
         # versions.
@@ -172,6 +174,10 @@ class ZarrExport:
             inline[list(data)] = True
             yield ReferenceBlock(begin, urls, url, offset, length, stored & ~inline, inline, data)
 
+    def is_copied(self, url: str) -> bool:
+        """Return whether the chunks of a source are kept inline, however large they are."""
+        return self.copied_from is not None and url.startswith(self.copied_from)
+
     def _fill_in_lengths(
         self, array: ZarrArraySpec, source: Indices, offset: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
     ) -> None:
@@ -194,9 +200,14 @@ class ZarrExport:
         data: dict[int, bytes] = {}
         for row in np.flatnonzero(source == INLINE).tolist():
             data[row] = rows.inline[offset[row] : offset[row] + length[row]]
-        if self.inline_threshold <= 0:
+        if self.inline_threshold <= 0 and self.copied_from is None:
             return data
-        small = np.flatnonzero((source >= 0) & (length >= 0) & (length <= self.inline_threshold))
+        is_small = (source >= 0) & (length >= 0) & (length <= self.inline_threshold)
+        if self.copied_from is not None:
+            used = [number for number in np.unique(source).tolist() if number >= 0]
+            copied = [number for number in used if self.is_copied(array.tile.chunks.sources[number].url)]
+            is_small |= np.isin(source, copied)
+        small = np.flatnonzero(is_small)
         small = small[np.argsort(source[small], kind="stable")]
 
         def read(rows: Indices, stop: threading.Event) -> dict[int, bytes]:

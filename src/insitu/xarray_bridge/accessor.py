@@ -173,7 +173,10 @@ class InsituAccessor:
             For the target, and for sources that have to be looked at; those that the dataset was
             opened with, if not given.
         **how
-            Of `insitu.references.save`: `inline_threshold`, `relative`, …
+            Of `insitu.references.save`: `inline_threshold`, `relative`, …; `native="where needed"`: what
+            the format cannot hold is copied, as native chunks beside the references or in the
+            repository; `announce`: a function that is told before which variables, why, and how many
+            bytes.
 
         Raises
         ------

@@ -86,6 +86,8 @@ def read_state(target: Path) -> Any:
     if group is None:
         return None
     facts: list[Any] = []
+    if (target / "native").is_dir():  # parts are pinned, or were about to be: the values are those of the files
+        assert insitu.read(group, "t").tolist() == [0.0, 1.0, 2.0, 3.0]
     if target.suffix == ".insitu":
         facts.append(len(json.loads((target / "root.json").read_text())["chunks"]))
     for tile in group.array("t").tiles:
@@ -159,8 +161,21 @@ def writers(folder: Path, suffix: str) -> dict[str, tuple[Callable[[Path], Any],
     def append_second(target: Path) -> int:
         return append(insitu.scan(two, variables=["t"]), target, "time").steps
 
+    def save_and_pin(target: Path) -> None:
+        save_first(target)
+        pin(target)
+
+    def pin(target: Path) -> None:
+        command(target, "pin", target, "t", "--chunks", "time=3")
+
     return {
         "scan": (lambda target: None, scan),
+        "pin": (save_first, pin),
+        "unpin": (save_and_pin, lambda target: command(target, "unpin", target)),
+        "unpin-compact": (
+            lambda target: (save_and_pin(target), command(target, "unpin", target))[0],
+            lambda target: command(target, "compact", target),
+        ),
         "save-new": (lambda target: None, lambda target: save(insitu.scan(two, variables=["t"]), target, mode="x")),
         "scan-one": (lambda target: None, lambda target: command(target, "scan", one, "-o", target, "--variable", "t")),
         "drop": (scan, lambda target: command(target, "drop", target, two)),
@@ -226,7 +241,7 @@ def kill_at_every_call(calls: Any, folder: Path, work: str, suffix: str, can_exc
         Whatever was left lying around is in nobody's way.
         """
         found = json.loads(json.dumps(state(target)))  # as it comes out of another process
-        if found != old and work in ("append", "drop", "rollback", "save-new", "convert"):
+        if found != old and work in ("append", "drop", "rollback", "save-new", "convert", "unpin-compact"):
             return found, None
         act(target)
         return found, state(target)

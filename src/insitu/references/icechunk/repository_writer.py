@@ -61,6 +61,8 @@ REFERENCES_PER_MANIFEST = 250_000
 """References of a manifest. Reading one chunk loads its manifest: about 10 MB of memory."""
 _REFERENCES_PER_CALL = 1 << 19
 """References that are handed to the library at once."""
+_COPIED_BYTES = 64 << 20
+"""Bytes of chunks that are copied together."""
 _MOST_FOLDERS = 8
 
 
@@ -71,6 +73,7 @@ def write_icechunk(
     mode: str = "w",
     inline_threshold: int = 0,
     message: str | None = None,
+    copied_from: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a tree as a new version on a branch. The history of the branch is kept.
@@ -87,6 +90,8 @@ def write_icechunk(
         Chunks of at most so many bytes are copied into the repository.
     message
         The commit message.
+    copied_from
+        Chunks whose URLs begin like this are copied into the repository, too.
     storage_options
         See `insitu.sources.open_source`.
 
@@ -108,6 +113,7 @@ def write_icechunk(
     if mode == "x" and has_version(version.url, storage_options):
         raise UnsupportedError("there is a repository already", url=version.url, hint='Use mode="w" to add a version')
     writing = icechunk_export(group, inline_threshold, storage_options)
+    writing.copied_from = copied_from
     with lock_repository(version):
         session = open_repository(version, writing, storage_options).writable_session(version.name)
         store = session.store
@@ -195,6 +201,7 @@ def open_repository(version: RepositoryVersion, writing: ZarrExport, storage_opt
 def _container_prefixes(writing: ZarrExport) -> list[str]:
     """Return the prefixes of the containers that the references need."""
     urls = {source.url for array in writing.arrays.values() for source in array.tile.chunks.sources}
+    urls = {url for url in urls if not writing.is_copied(url)}
     found = {container_prefix(virtual_location(url)) for url in urls}
     folders = sorted(prefix for prefix in found if prefix.startswith("file://"))
     if len(folders) > _MOST_FOLDERS:
@@ -272,6 +279,8 @@ def write_references(store: Any, writing: ZarrExport, path: str, shift: tuple[in
     array = writing.arrays[path]
     rest = math.prod(array.grid[1:])
     slab = max(_REFERENCES_PER_CALL // max(rest, 1), 1) * rest
+    if writing.copied_from is not None and all(writing.is_copied(source.url) for source in array.tile.chunks.sources):
+        slab = max(_COPIED_BYTES // max(array.array.nbytes // max(array.count, 1), 1), 1)
     checksum = _latest_change(array)
     at = shift or (0,) * len(array.grid)
     sizes: dict[str, int] = {}

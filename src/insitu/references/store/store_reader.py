@@ -37,7 +37,7 @@ from insitu.model.overlay import overlay
 from insitu.model.source import SourceSequence
 from insitu.references.store import root
 from insitu.references.store.json_values import dtype_from_json, unpack
-from insitu.references.store.native_chunks import native_folder, outer_url
+from insitu.references.store.native_names import native_folder, outer_url
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.references.store.row_tables import GridRows, SparseRows, StackedTables
 from insitu.references.store.small_tables import read_axes, read_packings

@@ -26,7 +26,7 @@ from insitu.references.chunk_places import used_urls
 from insitu.references.store import root
 from insitu.references.store.file_merging import files_to_merge, split_retired, trailing_files_to_merge
 from insitu.references.store.json_values import dtype_to_json, pack
-from insitu.references.store.native_chunks import inner_url, native_folder
+from insitu.references.store.native_names import inner_url, native_folder
 from insitu.references.store.pools import AXES, SOURCES, Pools
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.references.store.row_file_writer import RowFileWriter, describe_file
