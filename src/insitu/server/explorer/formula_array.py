@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from insitu.expressions.evaluate import read_all
 from insitu.expressions.moves import SelectEach
 from insitu.expressions.nodes import Expression, Stored
 from insitu.expressions.parse_formula import Call, Formula, Name, Number
+from insitu.forking import cached_property
 from insitu.model import Selection, Stride, VirtualArray
 from insitu.reading import ReadContext, read_array
 
