@@ -205,8 +205,8 @@ def test_two_writers_one_wins_the_other_is_told(tmp_path: Path, monkeypatch: pyt
     save(VirtualGroup({"tas": make_month(0)}), target)
     original = store_writer._StoreWriter._document
 
-    def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
-        document = original(self, group)
+    def slow(self: Any, *given: Any) -> dict[str, Any]:
+        document = original(self, *given)
         monkeypatch.setattr(store_writer._StoreWriter, "_document", original)
         append(VirtualGroup({"tas": make_month(1)}), target, "time")  # the other writer is faster
         return document
