@@ -87,7 +87,7 @@ def choose_chunks(
     --------
     >>> args = ("time", "lat", "lon"), (3650, 180, 360), 4, (1, 180, 360), "time"
     >>> choose_chunks("series", *args), choose_chunks("maps", *args), choose_chunks("both", *args)
-    ((3650, 8, 16), (1, 180, 360), (171, 39, 78))
+    ((3650, 8, 17), (1, 180, 360), (171, 39, 78))
     >>> choose_chunks({"time": 365, "lat": -1}, *args)
     (365, 180, 360)
     """

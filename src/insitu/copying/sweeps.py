@@ -146,7 +146,7 @@ def plan_passes(
     1
     >>> passes = plan_passes((1000, 180, 360), 4, maps, (1000, 20, 20), 64 << 20)
     >>> passes.count, passes.first.box[1:], passes.between[1:], passes.last.box[0]
-    (2, (180, 360), (20, 100), 1000)
+    (2, (180, 360), (20, 20), 1000)
     """
     shape = tuple(shape)
     sizes = tuple(max(min(size, n), 1) for size, n in zip(target, shape, strict=True))
