@@ -108,6 +108,7 @@ EXPLORED = [
     explore("archive"),
     explore("coordinate", dimension="row"),
     explore("field", variable="plane"),
+    explore("geometry", variable="placed"),
     explore("line", variable="v"),
     explore("point", variable="v", index='{"x": 3}'),
     explore("table", variable="v"),
