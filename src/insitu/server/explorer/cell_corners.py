@@ -56,7 +56,7 @@ def unwrap_longitudes(values: Values) -> Values:
     >>> unwrap_longitudes(np.array([170.0, 178.0, -174.0])).tolist()
     [170.0, 178.0, 186.0]
     """
-    return np.unwrap(values, period=360) if np.isfinite(values).all() else values
+    return np.asarray(np.unwrap(values, period=360)) if np.isfinite(values).all() else values
 
 
 def has_gaps(values: Values) -> bool:
@@ -85,7 +85,7 @@ def edges_of_axis(centres: Values, bounds: Values | None = None) -> Values:
         if np.allclose(ordered[1:, 0], ordered[:-1, 1], rtol=0, atol=1e-3 * size):
             return edges
     if len(centres) == 1:
-        return centres[0] + np.array([-0.5, 0.5])
+        return np.asarray(centres[0] + np.array([-0.5, 0.5]))
     between = (centres[:-1] + centres[1:]) / 2
     return np.concatenate([[2 * centres[0] - between[0]], between, [2 * centres[-1] - between[-1]]])
 

@@ -88,10 +88,9 @@ class PicturePlan:
     def edges(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Where pixels begin, and where the last one ends, in rows and columns of the field."""
         box, (y, x) = self.field.box, (self.sampling.y, self.sampling.x)
-        return (
-            box.top + (y.edges - y.start) * self.shrink[0],
-            box.left + (x.edges - x.start) * self.shrink[1],
-        )
+        rows = np.asarray(box.top + (y.edges - y.start) * self.shrink[0], np.float64)
+        columns = np.asarray(box.left + (x.edges - x.start) * self.shrink[1], np.float64)
+        return rows, columns
 
     def describe_sampling(self) -> dict[str, Any]:
         """Return for JSON how many of the values are looked at."""
