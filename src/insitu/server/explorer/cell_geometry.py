@@ -175,10 +175,10 @@ def _centre_positions(
         BUDGET_BYTES,
     )
     assert sampling is not None
-    return tuple(_selected(side.selector) for side in (sampling.y, sampling.x))  # type: ignore[return-value]
+    return tuple(_to_positions(side.selector) for side in (sampling.y, sampling.x))  # type: ignore[return-value]
 
 
-def _selected(selector: slice | Indices) -> Indices:
+def _to_positions(selector: slice | Indices) -> Indices:
     return np.arange(selector.start, selector.stop, selector.step) if isinstance(selector, slice) else selector
 
 

@@ -56,7 +56,7 @@ def find_field_map(archive: OpenedArchive, field: FieldQuery) -> FieldMap:
     found = find_map(archive, field.group, field.array, field.y, field.x)
     if found is None:
         raise RequestError(
-            f"nothing says where {field.y!r} and {field.x!r} of {field.path[:200]!r} lie on the earth",
+            f"{field.path[:200]!r} cannot be placed on the earth along {field.y!r} and {field.x!r}",
             why="It has no longitudes and latitudes of these dimensions",
         )
     return found
