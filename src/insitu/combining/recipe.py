@@ -140,7 +140,7 @@ class Recipe:
     @property
     def needs_files(self) -> bool:
         """Whether only files can be added: where each goes follows from all that it has, in all its groups."""
-        return self.placed is not None or self.options.combine.forecasts or self.options.scan.tree
+        return self.placed is not None or bool(self.options.combine.forecasts) or self.options.scan.tree
 
     def sorts_by_labels(self, dim: str) -> bool:
         """Return whether files are put in the order of their labels along a dimension, not in that of the list."""

@@ -162,7 +162,7 @@ def _shared_labels(boxes: LabelBoxes) -> Iterator[npt.NDArray[np.bool_]]:
     for own in cells:
         count[own] += 1
     for own in cells:
-        yield (count[own] > 1).any(axis=tuple(range(1, count.ndim)))
+        yield np.asarray((count[own] > 1).any(axis=tuple(range(1, count.ndim))), bool)
 
 
 def _format_of(urls: Sequence[Any], job: Job) -> Format | None:

@@ -135,12 +135,12 @@ def convert(
         tree = references.open_files_tree(os.fspath(source), allow_local=allow_local, storage_options=storage_options)
     else:
         tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
-    recipe = saved_recipe(os.fspath(source), storage_options)
+    document = references.recipe_of(os.fspath(source), storage_options=storage_options)
     if rename is not None:
         references.renamed_urls(tree, rename)  # raises if nothing matches
         tree = references.with_renamed_sources(tree, rename)
-        change = references.renaming_function(rename)
-        recipe = recipe and Recipe.from_document(with_other_files(recipe.to_document(), change))
+        document = with_other_files(document, references.renaming_function(rename))
+    recipe = None if document is None else Recipe.from_document(document)
     save_tree(tree, target, recipe=recipe, storage_options=storage_options, **options)
     return tree
 
