@@ -404,8 +404,9 @@ export class Picture {
     surface.addEventListener(
       "wheel",
       (event) => {
-        // A wheel turns by about 100 pixels at a time, a touch pad by few. What cannot be zoomed further scrolls the page.
-        const factor = Math.exp(-Math.max(-240, Math.min(240, event.deltaMode ? 33 * event.deltaY : event.deltaY)) / 400);
+        // A wheel turns by about 100 pixels at a time, a touch pad by few; a browser that is busy adds them up. What cannot
+        // be zoomed further scrolls the page.
+        const factor = Math.exp(-(event.deltaMode ? 33 * event.deltaY : event.deltaY) / 400);
         if (this.#frame?.handle?.zoom(place(event), factor)) event.preventDefault();
       },
       { passive: false },
