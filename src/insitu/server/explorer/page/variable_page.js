@@ -11,6 +11,7 @@ import { FormulaBar } from "./formula_bar.js";
 import { formatBytes, formatCount, plural } from "./format.js";
 import { attributeTable } from "./group_page.js";
 import { VectorView } from "./vector_view.js";
+import { hasField } from "./plane.js";
 import { stillView } from "./view.js";
 
 /** @import { State } from "./address.js" */
@@ -29,7 +30,7 @@ const TABS = [
  * @param {Variable} variable
  */
 const isPicture = (variable) =>
-  variable.dims.length >= 2 &&
+  hasField(variable) &&
   ["number", "time", "bool"].includes(variable.kind) &&
   variable.shape.every((size) => size > 0);
 
