@@ -138,6 +138,16 @@ def test_nearest(explorer: Explorer, truth: xarray.Dataset) -> None:
     assert 0 < found.header["sampling"]["share"] <= 1
 
 
+def test_a_picture_that_may_read_little_only(explorer: Explorer, truth: xarray.Dataset) -> None:
+    """Fewer chunks are read, or none at all."""
+    free = explorer.picture("field", variable="tas", rows=4, columns=4)
+    assert free.header["sampling"]["method"] == "mean"
+    decoded = 8 * truth.tas[0].size
+    found = explorer.picture("field", variable="tas", rows=4, columns=4, most_bytes=16 * decoded)
+    np.testing.assert_array_equal(found.arrays["values"], free.arrays["values"])
+    assert "bytes of decoded chunks, more than 1" in explorer.refusal("field", 413, variable="tas", most_bytes=1)
+
+
 def test_times_and_flags_are_not_averaged(explorer: Explorer, truth: xarray.Dataset) -> None:
     found = explorer.picture("field", variable="seen")
     np.testing.assert_array_equal(found.arrays["values"], truth.seen.values.astype("M8[ms]").astype("f8"))
