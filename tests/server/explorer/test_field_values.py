@@ -196,6 +196,21 @@ def test_lines(explorer: Explorer, truth: xarray.Dataset) -> None:
     assert heights.header["position"]["kind"] == "index"
 
 
+def test_a_line_that_may_read_little_has_every_nth_value(explorer: Explorer, truth: xarray.Dataset) -> None:
+    index = {"level": 1, "lat": 30, "lon": 40}
+    whole = truth.tas.values[:, 1, 30, 40]
+    chunk = 4 * 2 * 16 * 20  # two times of it
+    found = explorer.picture("line", variable="tas", dim="time", index=index, most_bytes=2 * chunk)
+    sampling = found.header["sampling"]
+    assert sampling["method"] == "nearest"
+    assert sampling["share"] < 1
+    np.testing.assert_array_equal(found.arrays["values"], whole[:: sampling["step"]])
+    times = truth.time.values.astype("M8[ms]").astype("f8")
+    np.testing.assert_array_equal(found.arrays["position"], times[:: sampling["step"]])
+    enough = explorer.picture("line", variable="tas", dim="time", index=index, most_bytes=1_000_000)
+    np.testing.assert_array_equal(enough.arrays["values"], whole)
+
+
 def test_points(explorer: Explorer, truth: xarray.Dataset) -> None:
     index = {"time": 2, "level": 2, "lat": 33, "lon": 7}
     found = explorer.json("point", variable="tas", index=index)

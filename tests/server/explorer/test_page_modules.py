@@ -153,3 +153,34 @@ def test_only_a_busy_server_is_asked_again_by_itself(
 ) -> None:
     failure = json.dumps({"kind": "busy", "status": status, "retryAfter": after})
     assert _run(tmp_path, "error_advice.js", f"module.secondsToWait({failure})") == seconds
+
+
+@pytest.mark.parametrize(
+    ("positions", "placed"),
+    [
+        ([1.0, 2.5, 9.0], True),
+        ([9.0, 2.5, 1.0], True),
+        ([1.0, 1.0, 2.0], False),
+        ([1.0, 3.0, 2.0], False),
+        ([1.0, None, 2.0], False),
+        ([4.0], True),
+    ],
+)
+def test_a_line_whose_coordinate_lies_is_drawn_by_position(
+    tmp_path: Path, positions: list[float | None], placed: bool
+) -> None:
+    text = (PAGE / "dimension_scale.js").read_text(encoding="utf-8")
+    is_monotonic = (
+        "export function isMonotonic" + text.partition("export function isMonotonic")[2].partition("\n}\n")[0]
+    )
+    (tmp_path / "dimension_scale.js").write_text(f"{is_monotonic}\n}}\n", encoding="utf-8")
+    side = {"dim": "x", "kind": "number", "units": "m", "name": "x", "labels": None}
+    header = json.dumps({"size": 2 * len(positions), "position": side})
+    code = (
+        f"(() => {{ const made = module.withPlaces({{ header: {header}, arrays: {{ values: [1], position: "
+        f"Float64Array.from({json.dumps(positions)}, (v) => v ?? NaN) }} }});"
+        " return [made.header.position.kind, [...made.arrays.position]]; })()"
+    )
+    kind, found = _run(tmp_path, "line_places.js", code)
+    assert kind == ("number" if placed else "index")
+    assert found == (positions if placed else [0.5 + 2 * at for at in range(len(positions))])
