@@ -1,6 +1,7 @@
 // An archive as the server describes it: groups and variables, found by path.
 
 import { askJson } from "./api.js";
+import { hasField } from "./plane.js";
 
 /**
  * @typedef {{ name: string, value: string }} Attribute
@@ -150,6 +151,16 @@ export class Archive {
     return best;
   }
 }
+
+/**
+ * Return whether a variable is drawn as a picture.
+ *
+ * @param {Variable} variable
+ */
+export const isPicture = (variable) =>
+  hasField(variable) &&
+  ["number", "time", "bool"].includes(variable.kind) &&
+  variable.shape.every((size) => size > 0);
 
 /** @param {string} name */
 const isBounds = (name) => /(_bnds|_bounds|_vertices|_mask)$/.test(name);

@@ -35,6 +35,7 @@ import { themeColour } from "./theme.js";
 const LEFT = 52; // pixels for the labels of parallels
 const MOST = 4000; // pixels for each degree, at most
 const POLAR = 20; // degrees: fields that lie beyond this latitude, all around, are drawn around the pole
+const SLOW = 60; // ms for a frame of a map that moves
 const REST = 250; // ms that a map rests before finer values are asked for
 /** @type {LineName[]} */
 export const USUAL_LINES = ["coasts", "graticule"];
@@ -71,6 +72,7 @@ export class EarthMap {
   /** @type {Place | null} The place that the pointer holds. */
   #grasped = null;
   #isMoving = false;
+  #movingDensity = 1;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   /** @type {{ key: string, paths: Record<string, Path2D> }} */
@@ -274,9 +276,10 @@ export class EarthMap {
    * @param {(value: number) => number} paint
    */
   paint(canvas, key, paint) {
-    // A map that moves is drawn at the density of the screen's points: four times as fast on dense screens.
+    // A map that moves is drawn coarser where a frame would take too long.
     this.#shownKey = key;
-    const density = this.#isMoving ? 1 : canvasDensity();
+    const density = this.#isMoving ? this.#movingDensity : canvasDensity();
+    const begin = performance.now();
     const projection = /** @type {MapProjection} */ (this.projection);
     const layers = this.layersOf(key).map(({ geometry, answer }) => ({ table: geometry.table(projection, density), values: answer.arrays.values }));
     if (!layers.length) return;
@@ -285,6 +288,7 @@ export class EarthMap {
     const context = contextOf(canvas);
     paintTables(context, layers, paint, { outside: pixelColour("paper"), empty: pixelColour("unwritten") });
     this.#drawLines(context, density);
+    if (this.#isMoving && performance.now() - begin > SLOW) this.#movingDensity = 0.5;
   }
 
   /**
@@ -326,8 +330,9 @@ export class EarthMap {
     }
     if (atlas && this.lines.includes("coasts")) {
       const coasts = (paths.coasts ??= pathOf(projection, atlas.coasts));
-      stroke(coasts, "rgba(255, 255, 255, 0.45)", 2.4);
-      stroke(coasts, "rgba(15, 15, 15, 0.9)", 1);
+      const width = this.width < 400 ? 0.7 : 1; // on a phone all lines are near each other
+      stroke(coasts, "rgba(255, 255, 255, 0.45)", 2.4 * width);
+      stroke(coasts, "rgba(15, 15, 15, 0.9)", width);
     }
     stroke(sphere, themeColour("line-strong"), 1);
     if (this.lines.includes("graticule") && !this.#isFramed) this.#writeLabels(context);

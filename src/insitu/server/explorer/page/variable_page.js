@@ -2,6 +2,7 @@
 
 import { changeState } from "./address.js";
 import { downloadAnimation } from "./animation.js";
+import { isPicture } from "./archive.js";
 import { ChunkView } from "./chunk_view.js";
 import { downloadPicture } from "./downloads.js";
 import { element } from "./element.js";
@@ -11,7 +12,6 @@ import { FormulaBar } from "./formula_bar.js";
 import { formatBytes, formatCount, plural } from "./format.js";
 import { attributeTable } from "./group_page.js";
 import { VectorView } from "./vector_view.js";
-import { hasField } from "./plane.js";
 import { stillView } from "./view.js";
 
 /** @import { State } from "./address.js" */
@@ -23,16 +23,6 @@ const TABS = [
   ["chunks", "Chunks"],
   ["attributes", "Attributes"],
 ];
-
-/**
- * Return whether a variable is drawn as a picture.
- *
- * @param {Variable} variable
- */
-const isPicture = (variable) =>
-  hasField(variable) &&
-  ["number", "time", "bool"].includes(variable.kind) &&
-  variable.shape.every((size) => size > 0);
 
 /** Page of one variable. */
 export class VariablePage {
