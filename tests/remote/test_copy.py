@@ -149,7 +149,7 @@ def test_pinned_parts_in_a_bucket(
     insitu.open_mfdataset(["s3://private/pins/0.nc"], **how).insitu.save(url, **how)
     insitu.Archive.open(url, **how).pin("x", isel={"t": slice(1, 5)}, chunks={"t": 2}, shards={"t": 4})
     assert len(keys(bucket, "pins/x.insitu/native")) == 2
-    insitu.Archive.open(url, **how).append(["s3://private/pins/1.nc"])
+    insitu.Archive.open(url, **how).append(["s3://private/pins/1.nc"], "t")
     found = insitu.open_dataset(url, **how)
     xr.testing.assert_identical(found.load(), dataset())
     assert insitu.check(url, **how).ok
