@@ -1,6 +1,6 @@
 """Pinned parts of an archive are read from chunks inside the store, and have the values of the files.
 
-Modules: cli/pin.py, cli/unpin.py, copying/native_chunks.py, maintenance/carry_pinned.py,
+Modules: cli/pin.py, cli/unpin.py, copying/native_chunks.py, maintenance/adopt_chunks.py, maintenance/carry_pinned.py,
 maintenance/select_boxes.py, maintenance/unused_chunks.py, model/overlay.py,
 references/store/native_names.py
 """
