@@ -98,8 +98,9 @@ def _codec_v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
         }
     elif name in ("vlen-utf8", "vlen-bytes", "crc32c"):
         configuration = {}
-    full = name if name in _NATIVE else f"numcodecs.{name}"
-    return {"name": full, "configuration": configuration} if configuration else {"name": full}
+    if name not in _NATIVE:  # zarr-python wants a configuration of these, even an empty one
+        return {"name": f"numcodecs.{name}", "configuration": configuration}
+    return {"name": name, "configuration": configuration} if configuration else {"name": name}
 
 
 def _numcodecs_configuration(codec: Codec) -> dict[str, Any]:
