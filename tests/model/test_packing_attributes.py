@@ -1,6 +1,6 @@
 """Do the parts of files that are packed differently keep attributes that decode them, wherever they are written?
 
-Modules: model/packing_attributes.py, scanning/stored_view.py, zarr_metadata/to_documents.py
+Modules: model/packing_attributes.py, model/time_units.py, scanning/stored_view.py, zarr_metadata/to_documents.py
 """
 
 from __future__ import annotations
