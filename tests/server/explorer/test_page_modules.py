@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from server.explorer.conftest import ROOT
-
-PAGE = ROOT / "src" / "insitu" / "server" / "explorer" / "page"
-
-
-def _run(folder: Path, module: str, code: str) -> Any:
-    """Return what an expression gives, in which the exports of a module are known by name."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node here")
-    (folder / "module.mjs").write_bytes((PAGE / module).read_bytes())
-    script = f'import fs from "node:fs"; import * as module from "./module.mjs"; console.log(JSON.stringify({code}));'
-    (folder / "run.mjs").write_text(script, encoding="utf-8")
-    done = subprocess.run([node, "run.mjs"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from server.explorer.page_modules import run_module
 
 
 def _length(lines: np.ndarray[Any, Any]) -> float:
@@ -43,7 +26,7 @@ def test_contour_lines_are_those_of_contourpy(tmp_path: Path, has_gaps: bool) ->
     level = float(np.nanmedian(values)) + 0.01
     numbers = json.dumps([None if np.isnan(value) else value for value in values.ravel()])
     code = f"module.contourSegments(Float64Array.from({numbers}, (v) => v ?? NaN), 17, 23, {level})"
-    found = np.array(_run(tmp_path, "contours.js", code))
+    found = np.array(run_module(tmp_path, "contours.js", code))
     made = contourpy.contour_generator(z=np.ma.masked_invalid(values), corner_mask=False, quad_as_tri=False)
     lines = [np.hstack([line[:-1], line[1:]]) for line in made.lines(level)]
     expected = np.concatenate([line[np.any(line[:, :2] != line[:, 2:], axis=1)] for line in lines])
@@ -55,7 +38,7 @@ def test_contour_lines_are_those_of_contourpy(tmp_path: Path, has_gaps: bool) ->
 
 
 def test_a_level_that_nothing_reaches_has_no_line(tmp_path: Path) -> None:
-    assert _run(tmp_path, "contours.js", "module.contourSegments(new Float32Array(12), 3, 4, 5)") == []
+    assert run_module(tmp_path, "contours.js", "module.contourSegments(new Float32Array(12), 3, 4, 5)") == []
 
 
 @pytest.mark.parametrize(
@@ -70,13 +53,13 @@ def test_a_level_that_nothing_reaches_has_no_line(tmp_path: Path) -> None:
     ],
 )
 def test_standard_names_of_components(tmp_path: Path, first: str, second: str | None) -> None:
-    assert _run(tmp_path, "vector_pairs.js", f"module.partnerStandardName({json.dumps(first)})") == second
+    assert run_module(tmp_path, "vector_pairs.js", f"module.partnerStandardName({json.dumps(first)})") == second
 
 
 def test_usual_names_of_components(tmp_path: Path) -> None:
     names = {"u": "v", "u10": "v10", "ua": "va", "uas": "vas", "uo": "vo", "U_component": "V_component", "u100": "v100",
              "tas": None, "v10": None, "units": None, "x": None, "xwind": "ywind"}  # fmt: skip
-    found = _run(tmp_path, "vector_pairs.js", f"{json.dumps(list(names))}.map(module.partnerName)")
+    found = run_module(tmp_path, "vector_pairs.js", f"{json.dumps(list(names))}.map(module.partnerName)")
     assert dict(zip(names, found, strict=True)) == names
 
 
@@ -94,7 +77,7 @@ def test_pairs_lie_on_one_grid(tmp_path: Path) -> None:
     ]
     archive = json.dumps({"groups": [{"variables": variables}]})
     code = f"module.vectorPairs({archive}, 'lat', 'lon').map(({{ u, v }}) => [u.path, v.path])"
-    assert _run(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
+    assert run_module(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
 
 
 def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
@@ -114,7 +97,7 @@ def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
             fs.writeFileSync("{name}", module.encodeGif(frames, 20));
             return null;
         }})()"""
-        _run(tmp_path, "gif.js", code)
+        run_module(tmp_path, "gif.js", code)
         with image.open(tmp_path / name) as found:
             assert (found.n_frames, found.size, found.info["duration"]) == (len(made), (130, 90), 200)
             for number, frame in enumerate(made):
