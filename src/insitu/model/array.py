@@ -24,7 +24,6 @@ from insitu.model.description import describe_array
 from insitu.model.encoding import Encoding
 from insitu.model.format_details import ArrayDetails
 from insitu.model.packing import Packing
-from insitu.model.packing_attributes import restore_packing_attributes
 from insitu.model.selection import Selection, Selector, Stride, selector_bounds
 from insitu.model.source import Source
 from insitu.model.tile import Tile
@@ -162,6 +161,8 @@ class VirtualArray:
         found = dict(self.attributes)
         found |= {key: self.encoding[key] for key in MOVED_BY_DECODING if key in self.encoding and key not in found}
         if packing is not None and not packing.identity:
+            from insitu.model.packing_attributes import restore_packing_attributes  # reading needs none of it
+
             found |= restore_packing_attributes(found, packing, self.stored_dtype)
         stored = {encoding.dtype.kind for tile in self.tiles for encoding in tile.encodings}
         if self.dtype == bool and "b" not in stored:
