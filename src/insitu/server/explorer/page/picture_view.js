@@ -5,16 +5,16 @@ import { changeState } from "./address.js";
 import { BAR_WIDTH, ColourBar } from "./colour_bar.js";
 import { choice, element, setOptions } from "./element.js";
 import { errorBox, LoadingBar } from "./messages.js";
-import { Picture } from "./picture.js";
+import { AxesFrame, Picture } from "./picture.js";
 import { isWhole, sizeOf } from "./plane.js";
 import { Sliders } from "./sliders.js";
 
-/** @import { State } from "./address.js" */
+/** @import { Changes, State } from "./address.js" */
 /** @import { Parameters } from "./api.js" */
 /** @import { Archive, Variable } from "./archive.js" */
 /** @import { CellScale } from "./dimension_scale.js" */
 /** @import { Child } from "./element.js" */
-/** @import { Cell } from "./picture.js" */
+/** @import { Cell, Frame } from "./picture.js" */
 /** @import { Plane } from "./plane.js" */
 
 /**
@@ -173,6 +173,30 @@ export class PictureView {
   }
 
   /**
+   * Return the server's answer.
+   *
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
+   * @returns {Promise<unknown>}
+   */
+  ask(parameters, signal) {
+    return askArrays(this.kind.route, parameters, signal);
+  }
+
+  /**
+   * Draw an answer that came before.
+   *
+   * @param {Answer} answer
+   * @param {Parameters} parameters that it answers
+   */
+  showAnswer(answer, parameters) {
+    this.#latest.stop();
+    this.#requestKey = JSON.stringify(parameters);
+    this.answer = answer;
+    this.redraw();
+  }
+
+  /**
    * Ask the server and draw its answer; return whether it came, and nothing newer was asked for meanwhile.
    *
    * @param {Parameters} parameters
@@ -183,7 +207,7 @@ export class PictureView {
     this.loading.show(this.kind.loadingText);
     let isDrawn = false;
     try {
-      const answer = await this.#latest.run((signal) => askArrays(this.kind.route, parameters, signal));
+      const answer = await this.#latest.run((signal) => this.ask(parameters, signal));
       if (!answer) return false;
       this.answer = /** @type {Answer} */ (/** @type {unknown} */ (answer));
       this.problem.replaceChildren();
@@ -213,10 +237,20 @@ export class PictureView {
    * @param {boolean} options.equalAspect whether both sides have one scale
    * @param {(canvas: HTMLCanvasElement) => void} options.render paints a canvas
    */
-  drawPicture(y, x, options) {
+  drawPicture(y, x, { render, ...options }) {
     this.scales = { y, x };
+    this.drawFrame(new AxesFrame(y, x, options), render);
+  }
+
+  /**
+   * Draw the picture in a frame.
+   *
+   * @param {Frame} frame
+   * @param {(canvas: HTMLCanvasElement) => void} render paints a canvas
+   */
+  drawFrame(frame, render) {
     this.#drawnWidth = this.stage.clientWidth;
-    this.picture.draw({ y, x, ...options, width: this.width, maximumHeight: this.height });
+    this.picture.draw({ frame, render, room: { width: this.width, height: this.height } });
   }
 
   /** Height of the colour bar, whose triangles reach beyond the picture. */
@@ -256,7 +290,16 @@ export class PictureView {
   }
 
   #showWhole() {
-    changeState({ [this.kind.boxKey]: null });
+    changeState({ [this.kind.boxKey]: null, ...this.wholeChanges() });
+  }
+
+  /**
+   * Return what else of the state shows a part only.
+   *
+   * @returns {Changes}
+   */
+  wholeChanges() {
+    return {};
   }
 
   /**
