@@ -415,7 +415,7 @@ export class EarthMap {
     const table = layer?.geometry.knownTable;
     if (!layer || !table) return null;
     const column = Math.floor((left / this.width) * table.width);
-    const row = Math.floor((top / this.height) * table.height);
+    const row = Math.max(0, Math.ceil((top / this.height) * table.height) - 1); // on a border, the cell above
     if (column < 0 || row < 0 || column >= table.width || row >= table.height) return null;
     const cell = table.cells[row * table.width + column] - FIRST;
     const { columns } = layer.geometry;
