@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from insitu.cf.times import NANOSECONDS, UNITS
+from insitu.model.time_units import NANOSECONDS, UNITS
 from insitu.reading import ReadContext, read_array
 from insitu.scanning.forecast_axes import valid_times
 from insitu.server.explorer.formula_array import ShownArray, group_of_array
