@@ -3,7 +3,7 @@
 import { element } from "./element.js";
 import { downloadField } from "./downloads.js";
 import { errorBox } from "./messages.js";
-import { exportedPlane, fieldParameters, planeOf, sizeOf } from "./plane.js";
+import { exportedPlane, fieldParameters, hasField, planeOf, sizeOf } from "./plane.js";
 import { regionRequests } from "./regions.js";
 import { commandSnippet, curlSnippet, pythonSnippet, snippetBox, zarrSnippet } from "./snippets.js";
 
@@ -37,7 +37,7 @@ export class ExportView {
    */
   update(state) {
     const plane = exportedPlane(this.variable, state);
-    const isField = this.variable.dims.length >= 2;
+    const isField = hasField(this.variable);
     const parameters = isField
       ? fieldParameters(this.archive.url, plane)
       : { url: this.archive.url, variable: this.variable.path };

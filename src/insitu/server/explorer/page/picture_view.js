@@ -173,6 +173,17 @@ export class PictureView {
   }
 
   /**
+   * Return the server's answer.
+   *
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
+   * @returns {Promise<unknown>}
+   */
+  ask(parameters, signal) {
+    return askArrays(this.kind.route, parameters, signal);
+  }
+
+  /**
    * Draw an answer that came before.
    *
    * @param {Answer} answer
@@ -196,7 +207,7 @@ export class PictureView {
     this.loading.show(this.kind.loadingText);
     let isDrawn = false;
     try {
-      const answer = await this.#latest.run((signal) => askArrays(this.kind.route, parameters, signal));
+      const answer = await this.#latest.run((signal) => this.ask(parameters, signal));
       if (!answer) return false;
       this.answer = /** @type {Answer} */ (/** @type {unknown} */ (answer));
       this.problem.replaceChildren();

@@ -37,7 +37,11 @@ const ACTIVITIES = ["pointerdown", "keydown", "wheel", "touchmove", "hashchange"
  * @param {Variable} variable
  */
 export const hasThumbnail = (variable) =>
-  isPicture(variable) && variable.kind !== "time" && !variable.unreadable && new Set(variable.dims).size === variable.dims.length;
+  isPicture(variable) &&
+  variable.dims.length >= 2 &&
+  variable.kind !== "time" &&
+  !variable.unreadable &&
+  new Set(variable.dims).size === variable.dims.length;
 
 /** Makes the pictures of one page, in the order in which their places come to be seen. */
 export class Thumbnails {
@@ -157,7 +161,7 @@ function copyOf(picture) {
  * @param {AbortSignal} signal
  */
 async function drawThumbnail({ url, format, variable }, signal) {
-  const parameters = { ...fieldParameters(url, planeOf(variable, {})), ...SIZE, most_bytes: MOST_BYTES };
+  const parameters = { ...fieldParameters(url, planeOf(variable, { projection: "none" })), ...SIZE, most_bytes: MOST_BYTES };
   const answer = await askArrays("field", parameters, signal);
   const header = /** @type {FieldHeader} */ (/** @type {unknown} */ (answer.header));
   const { values, y, x } = answer.arrays;
@@ -167,7 +171,7 @@ async function drawThumbnail({ url, format, variable }, signal) {
   const picture = element("canvas", { width, height });
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
-  const isUpward = header.y.kind === "index" ? !/tiff/i.test(format ?? "") : y[y.length - 1] > y[0];
+  const isUpward = header.y?.kind === "index" ? !/tiff/i.test(format ?? "") : y[y.length - 1] > y[0];
   const isLeftward = x[x.length - 1] < x[0];
   for (let row = 0; row < height; row += 1)
     for (let column = 0; column < width; column += 1) {
