@@ -111,11 +111,37 @@ def test_missing_values_are_seen(picture: ExplorerPage) -> None:
     assert "7.5 % missing" in picture.find(".caption").inner_text()  # 3 of 40 columns
 
 
+def _limits(page: ExplorerPage) -> list[float]:
+    return [float(page.find(f"input[name={name}]").input_value()) for name in ("low", "high")]
+
+
+def test_one_range_of_colours_for_all_times(picture: ExplorerPage, maps: xr.Dataset) -> None:
+    picture.find(".caption", has_text="One range of colours for all 12 positions along time").wait_for()
+    whole = np.nanpercentile(maps.tas.values, [2, 98])
+    assert _limits(picture) == pytest.approx(whole, rel=1e-4)
+    picture.find("input[name=time]").fill("7")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-05')")
+    assert _limits(picture) == pytest.approx(whole, rel=1e-4)
+    picture.find("select[aria-label='Automatic limits of the colours']").select_option("extremes")
+    assert _limits(picture) == pytest.approx([np.nanmin(maps.tas), np.nanmax(maps.tas)], rel=1e-4)
+    picture.find("select[aria-label='Pictures that share the range of the colours']").select_option("picture")
+    one = maps.tas[7].values
+    picture.page.wait_for_function("() => !document.querySelector('.caption').textContent.includes('One range')")
+    assert _limits(picture) == pytest.approx([np.nanmin(one), np.nanmax(one)], rel=1e-4)
+    assert {"range": "picture", "limits": "extremes"}.items() <= picture.state.items()
+    picture.find("input[name=low]").fill("270")
+    picture.find("input[name=low]").press("Enter")
+    picture.find("input[name=time]").fill("3")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-01')")
+    assert _limits(picture) == pytest.approx([270, np.nanmax(maps.tas[3])], rel=1e-4)  # what is typed stays
+
+
 def test_colours_follow_the_values(picture: ExplorerPage, maps: xr.Dataset) -> None:
-    """The colour of a pixel is viridis at its share of the range that the controls show."""
-    low, high = (float(picture.find(f"input[name={name}]").input_value()) for name in ("low", "high"))
+    """The colour of a pixel is that of temperatures at its share of the range that the controls show."""
+    picture.find(".caption", has_text="One range").wait_for()
+    low, high = _limits(picture)
     field = maps.tas[0].values
-    assert [low, high] == pytest.approx(np.nanpercentile(field, [2, 98]), rel=1e-3)
+    assert [low, high] == pytest.approx(np.nanpercentile(maps.tas.values, [2, 98]), rel=1e-3)
     row, column = np.argwhere(field > high)[0]
     pixel = picture.page.evaluate(
         """([row, column]) => { const canvas = document.querySelector('canvas.raster');
@@ -123,7 +149,7 @@ def test_colours_follow_the_values(picture: ExplorerPage, maps: xr.Dataset) -> N
         return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data]; }""",
         [int(row), int(column)],
     )
-    assert pixel == [253, 231, 37, 255]  # the last colour of viridis
+    assert pixel == [232, 250, 91, 255]  # the last colour of cmocean's "thermal"
 
 
 def test_zooming_by_a_box_and_back(picture: ExplorerPage, maps: xr.Dataset) -> None:

@@ -28,7 +28,16 @@ from insitu.server.explorer.side_labels import describe_side, selection_text
 from insitu.server.explorer.written_chunks import WrittenChunks, find_written_chunks
 from insitu.server.settings import Limits
 
-__all__ = ["check_memory", "prepare_field", "read_plane"]
+__all__ = [
+    "MAX_DECODED_BYTES",
+    "check_memory",
+    "decoding_budget",
+    "find_written",
+    "prepare_field",
+    "read_field",
+    "read_plane",
+    "slab_bytes",
+]
 
 BUDGET_BYTES = 256 << 20
 """Bytes that the chunks of one picture may decode to."""
@@ -58,7 +67,7 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
     how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
     if how == "auto" and kind_of(field.array) != "number":
         how = "nearest"
-    written = _find_written(request.archive, field, request.limits)
+    written = find_written(request.archive, field, request.limits)
     if written is not None:
         field = replace(field, array=written.array)
     level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written)
@@ -69,7 +78,7 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
     def work(context: ReadContext) -> ApiAnswer:
         named = replace(context, name=level.path)
         if written is None:
-            values = read_field(level, sampling, named, _slab_bytes(request.limits))
+            values = read_field(level, sampling, named, slab_bytes(request.limits))
         else:
             key = level.select(sampling.y.positions, sampling.x.positions)
             values = to_number_array(written.read_plane(key, level.sides, named))
@@ -82,12 +91,17 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
     return ApiTask(work, cost, caches_chunks=fits_cache)
 
 
-def _find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
+def find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
     """Return which chunks of a field were written, if all of them would be too much for one picture."""
     box = field.box
     whole = estimate_values(field.array, field.select(slice(box.top, box.bottom), slice(box.left, box.right)))
     is_large = field.statistic is None and whole.bytes_decoded > min(BUDGET_BYTES, limits.memory // 2)
     return find_written_chunks(archive, field.path, field.array) if is_large else None
+
+
+def decoding_budget(field: FieldQuery, limits: Limits) -> int:
+    """Return the bytes that the chunks of a field may decode to before it is sampled."""
+    return min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
 
 
 def plan_field(
@@ -102,7 +116,7 @@ def plan_field(
 
     The level is the field itself, or an overview of it if the archive has one and the field is too large.
     """
-    budget = min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
+    budget = decoding_budget(field, limits)
 
     def sample(level: FieldQuery, method: str) -> Sampling | None:
         return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget, written)
@@ -163,7 +177,7 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written:
     array, rows, columns = field.array, sampling.y.selector, sampling.x.selector
     pixels = elements = sampling.y.count * sampling.x.count
     if sampling.method == "mean":
-        count = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
+        count = min(_slab_rows(field, sampling, slab_bytes(limits)), sampling.y.length)
         rows, elements = slice(sampling.y.start, sampling.y.start + count), count * sampling.x.length
     if written is not None:  # one chunk after another
         rows, columns = slice(0, 1), slice(0, 1)
@@ -182,7 +196,7 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written:
     return nbytes
 
 
-def _slab_bytes(limits: Limits) -> int:
+def slab_bytes(limits: Limits) -> int:
     """Return the bytes of values that are averaged at a time."""
     return min(SLAB_BYTES, limits.memory // 32)
 

@@ -37,9 +37,15 @@
  * @property {string} [arrows] the two components of the arrows, with a bar between
  * @property {string} [map] colour map
  * @property {string} [reversed]
+ * @property {number} [steps] number of colours, of a map in steps
+ * @property {string} [below] colours of values below and above the range and of missing ones, as `#rrggbb`
+ * @property {string} [above]
+ * @property {string} [missing]
  * @property {string} [log]
  * @property {number} [low] limits of the colours
  * @property {number} [high]
+ * @property {string} [range] dimension whose pictures have one range of colours, `picture`: each has its own
+ * @property {string} [limits] `extremes`: the range of colours is that of all values
  * @property {string} [axes] `index` for element indices
  * @property {string} [sampling]
  * @property {string} [flip] `down` or `up`: where the rows run
@@ -58,7 +64,7 @@
  */
 
 const JSON_KEYS = new Set(["regions", "index", "box", "point", "over", "chunk_box", "cell"]);
-const NUMBER_KEYS = new Set(["low", "high", "start"]);
+const NUMBER_KEYS = new Set(["low", "high", "start", "steps"]);
 
 /** Listeners, and the part after `#` that they know; null before the first. */
 const address = {
@@ -103,6 +109,7 @@ function checkShapes(state) {
   if (state.point && !integers(state.point, 2)) delete state.point;
   if (state.over && !(Array.isArray(state.over) && state.over.every((name) => typeof name === "string")))
     delete state.over;
+  for (const key of ["below", "above", "missing"]) if (!/^#[0-9a-f]{6}$/i.test(state[key] ?? "")) delete state[key];
   if (state.regions) {
     const isPair = (/** @type {unknown} */ pair) => Array.isArray(pair) && pair.length === 2 && pair.every(Number.isFinite);
     const isRegion = (/** @type {any} */ region) =>

@@ -3,7 +3,8 @@
 import { element } from "./element.js";
 import { downloadField } from "./downloads.js";
 import { errorBox } from "./messages.js";
-import { exportedPlane, fieldParameters, planeOf, sizeOf } from "./plane.js";
+import { exportedPlane, fieldParameters, planeOf } from "./plane.js";
+import { animatedDimensions } from "./sampled_range.js";
 import { regionRequests } from "./regions.js";
 import { commandSnippet, curlSnippet, pythonSnippet, snippetBox, zarrSnippet } from "./snippets.js";
 
@@ -42,7 +43,7 @@ export class ExportView {
       ? fieldParameters(this.archive.url, plane)
       : { url: this.archive.url, variable: this.variable.path };
     const canAnimate =
-      isField && plane.rest.some((dim) => !plane.over.includes(dim) && sizeOf(this.variable, dim) > 1);
+      isField && animatedDimensions(plane).length > 0;
     const problem = element("div", {});
     /**
      * @param {string} text

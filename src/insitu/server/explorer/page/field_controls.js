@@ -1,12 +1,17 @@
 // Controls of a picture of values: colours, range, axes, sampling.
 
 import { changeState } from "./address.js";
-import { MAPS } from "./colour.js";
-import { choice, element, labelled } from "./element.js";
+import { cssHex, MAP_GROUPS } from "./colour.js";
+import { choice, element, labelled, setOptions } from "./element.js";
 import { formatTime } from "./format.js";
+import { animatedDimensions, OWN_RANGE, rangeDimension } from "./sampled_range.js";
 
 /** @import { State } from "./address.js" */
 /** @import { Variable } from "./archive.js" */
+import { themeColour } from "./theme.js";
+import { MOST_STEPS } from "./value_colours.js";
+
+/** @import { FieldPlane } from "./plane.js" */
 /** @import { ValueColours } from "./value_colours.js" */
 
 /** Controls that change the state by themselves. */
@@ -14,9 +19,37 @@ export class FieldControls {
   /** @param {Variable} variable */
   constructor(variable) {
     this.variable = variable;
-    /** @type {[string, string][]} */
-    const maps = Object.entries(MAPS).map(([name, { label }]) => [name, label]);
-    this.map = choice("Colour map", maps, "viridis", (map) => changeState({ map }));
+    this.map = choice("Colour map", [], "", (map) => changeState({ map }));
+    this.map.replaceChildren(
+      ...Object.entries(MAP_GROUPS).map(([label, maps]) =>
+        element(
+          "optgroup",
+          { label },
+          Object.entries(maps).map(([name, map]) => element("option", { value: name }, map.label)),
+        ),
+      ),
+    );
+    /** @type {HTMLInputElement} */
+    this.steps = element("input", {
+      type: "number",
+      class: "number short",
+      name: "steps",
+      min: 0,
+      max: MOST_STEPS,
+      placeholder: "none",
+      "aria-label": "Steps of the colours",
+      onchange: () => changeState({ steps: Number(this.steps.value) || null }),
+    });
+    this.others = {
+      below: colourInput("below", "Colour of values below the range"),
+      above: colourInput("above", "Colour of values above the range"),
+      missing: colourInput("missing", "Colour of missing values"),
+    };
+    this.plain = element(
+      "button",
+      { type: "button", class: "small", onclick: () => changeState({ below: null, above: null, missing: null }) },
+      "Reset",
+    );
     this.reversed = checkbox("reversed");
     this.log = checkbox("log");
     this.low = this.#limit("low", "Lowest value of the colours");
@@ -26,6 +59,13 @@ export class FieldControls {
       { type: "button", onclick: () => changeState({ low: null, high: null }) },
       "Auto",
     );
+    this.range = choice("Pictures that share the range of the colours", [], "", (range) => changeState({ range }));
+    /** @type {[string, string][]} */
+    const limits = [
+      ["", "middle 96 %"],
+      ["extremes", "extremes"],
+    ];
+    this.limits = choice("Automatic limits of the colours", limits, "", (name) => changeState({ limits: name }));
     /** @type {[string, string][]} */
     const axes = [
       ["", "coordinates"],
@@ -45,8 +85,14 @@ export class FieldControls {
         this.map,
         element("label", { class: "tick" }, this.reversed, "reverse"),
         element("label", { class: "tick" }, this.log, "log"),
+        element("label", { class: "tick" }, "steps", this.steps),
       ),
-      labelled("Range", this.low, "to", this.high, this.automatic),
+      labelled(
+        "Colour of",
+        ...Object.entries(this.others).map(([name, input]) => element("label", { class: "tick" }, name, input)),
+        this.plain,
+      ),
+      labelled("Range", this.low, "to", this.high, this.automatic, this.limits, this.range),
       labelled("Axes", this.axes),
       labelled("Sampling", this.sampling),
     ];
@@ -56,12 +102,20 @@ export class FieldControls {
    * Show what a state chooses.
    *
    * @param {State} state
+   * @param {FieldPlane} plane
    */
-  showState(state) {
+  showState(state, plane) {
+    const dims = animatedDimensions(plane);
+    this.range.hidden = dims.length === 0;
+    /** @type {[string, string][]} */
+    const shared = dims.map((dim) => [dim, `of all ${dim}`]);
+    setOptions(this.range, [...shared, [OWN_RANGE, "of this picture"]], rangeDimension(state, plane) ?? OWN_RANGE);
+    this.limits.value = state.limits ?? "";
     this.axes.value = state.axes ?? "";
     this.sampling.value = state.sampling ?? "";
     this.reversed.checked = Boolean(state.reversed);
     this.log.checked = Boolean(state.log);
+    this.plain.disabled = !state.below && !state.above && !state.missing;
     this.automatic.disabled = state.low === undefined && state.high === undefined;
   }
 
@@ -72,6 +126,10 @@ export class FieldControls {
    */
   showColours(colours) {
     this.map.value = colours.map;
+    this.steps.value = colours.steps ? String(colours.steps) : "";
+    this.others.below.value = cssHex(colours.below);
+    this.others.above.value = cssHex(colours.above);
+    this.others.missing.value = cssHex(colours.missing ?? themeColour("missing"));
     this.low.value = this.#formatLimit(colours.low);
     this.high.value = this.#formatLimit(colours.high);
   }
@@ -110,6 +168,21 @@ export class FieldControls {
     input.setAttribute("aria-invalid", String(isBad));
     if (!isBad) changeState({ [key]: text === "" ? null : number });
   }
+}
+
+/**
+ * @param {"below" | "above" | "missing"} key
+ * @param {string} label
+ */
+function colourInput(key, label) {
+  /** @type {HTMLInputElement} */
+  const input = element("input", {
+    type: "color",
+    name: key,
+    "aria-label": label,
+    onchange: () => changeState({ [key]: input.value }),
+  });
+  return input;
 }
 
 /** @param {"reversed" | "log"} key */

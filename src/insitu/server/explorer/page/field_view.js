@@ -14,6 +14,7 @@ import { PictureView } from "./picture_view.js";
 import { fieldParameters, planeOf, sizeOf } from "./plane.js";
 import { Regions } from "./regions.js";
 import { paintRaster } from "./raster.js";
+import { OWN_RANGE, rangeDimension, SampledRange } from "./sampled_range.js";
 import { labelAt, coordinateOf } from "./sliders.js";
 import { ValueColours } from "./value_colours.js";
 
@@ -75,12 +76,16 @@ export class FieldView extends PictureView {
       loadingText: `Loading ${variable.name}`,
       keysText: KEYS,
       onstatistic: (dim, statistic) => this.#setStatistic(dim, statistic),
+      onplay: (dim) => this.#shareRange(dim),
     });
     this.histogram = new Histogram((low, high) => changeState({ low: roundLimit(low), high: roundLimit(high) }));
     this.line = new LinePlot(this.url, variable, (dim) => changeState({ line: dim }));
     this.line.element.hidden = true;
     this.controls = new FieldControls(variable);
     this.regions = new Regions(this.url, variable, () => this.redraw());
+    this.sampledRange = new SampledRange(this.url, () => this.redraw());
+    /** @type {ValueColours | null} Those that are drawn. */
+    this.colours = null;
     this.overlay = new Overlay(
       archive,
       variable,
@@ -102,12 +107,14 @@ export class FieldView extends PictureView {
   async update(state) {
     this.state = state;
     this.showPlane(planeOf(this.variable, state), ["number", "bool"].includes(this.variable.kind));
-    this.controls.showState(state);
+    this.controls.showState(state, this.plane);
     this.regions.update(this.plane, state.regions ?? [], state.region_line);
     this.overlay.update(state, this.plane, { width: this.width, height: this.height });
     const parameters = { ...fieldParameters(this.url, this.plane), sampling: state.sampling, ...this.#resolution() };
     if (this.isRequested(parameters)) this.redraw();
     else await this.load(parameters);
+    // After the picture, which it must not keep waiting.
+    if (this.state === state) this.sampledRange.update(state, this.plane);
   }
 
   #resolution() {
@@ -126,7 +133,11 @@ export class FieldView extends PictureView {
     const byIndex = this.state.axes === "index";
     const y = new DimensionScale(header.y, arrays.y, y0, y1, stepY, byIndex);
     const x = new DimensionScale(header.x, arrays.x, x0, x1, stepX, byIndex);
-    const colours = new ValueColours(this.state, header.range);
+    const colours = (this.colours = new ValueColours(
+      this.state,
+      this.sampledRange.answer ?? header.range,
+      this.variable,
+    ));
     this.controls.showColours(colours);
     this.drawPicture(y, x, {
       yDown: this.#isYDown(y),
@@ -139,9 +150,12 @@ export class FieldView extends PictureView {
       low: colours.low,
       high: colours.high,
       isLog: colours.isLog,
-      map: colours.map,
-      reversed: colours.reversed,
+      colourAt: (share) => colours.colourAt(share),
+      below: colours.below,
+      above: colours.above,
+      borders: colours.borders,
       range: header.range,
+      missing: header.missing ? colours.missing : undefined,
       title: [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" "),
       height: this.barHeight,
     });
@@ -199,7 +213,7 @@ export class FieldView extends PictureView {
     const elsewhere = first.length ? ` (the first begins at index ${first.join(", ")})` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${this.overlay.text ? `. ${this.overlay.text}` : ""}. Draw a box to zoom in, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${[this.sampledRange.text, this.overlay.text].map((text) => text && `. ${text}`).join("")}. Draw a box to zoom in, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
@@ -217,6 +231,15 @@ export class FieldView extends PictureView {
     /** @type {Changes} */
     const changes = { box: null, point: null, y, x, over };
     changeState(over.length ? changes : { ...changes, over: null, statistic: null });
+  }
+
+  /**
+   * Let the pictures along a dimension that is played have one range, unless each shall have its own.
+   *
+   * @param {string} dim
+   */
+  #shareRange(dim) {
+    if (this.state.range !== OWN_RANGE && rangeDimension(this.state, this.plane) !== dim) changeState({ range: dim });
   }
 
   /**
@@ -390,6 +413,7 @@ export class FieldView extends PictureView {
   close() {
     super.close();
     this.overlay.close();
+    this.sampledRange.close();
     this.regions.close();
     this.#latestPoint.stop();
   }

@@ -28,6 +28,7 @@ import { Sliders } from "./sliders.js";
  * @property {string} loadingText
  * @property {string} keysText what the keys do
  * @property {(dim: string, statistic: string) => void} [onstatistic] called when a statistic is chosen
+ * @property {(dim: string) => void} [onplay] called when a dimension begins to be played
  */
 
 /**
@@ -74,6 +75,7 @@ export class PictureView {
     this.sliders = new Sliders(this.url, variable, {
       onmove: (index) => changeState({ index: { ...this.state.index, ...index } }, { replace: true }),
       onstatistic: kind.onstatistic,
+      onplay: kind.onplay,
     });
     this.sideChoices = {
       y: choice("Vertical axis", [], "", (dim) => this.#setSide("y", dim)),

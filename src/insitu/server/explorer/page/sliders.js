@@ -94,12 +94,14 @@ export class Sliders {
    * @param {object} actions
    * @param {(index: Record<string, number>) => void} actions.onmove called with the position that was changed
    * @param {(dim: string, statistic: string) => void} [actions.onstatistic] called when a statistic is chosen
+   * @param {(dim: string) => void} [actions.onplay] called when a dimension begins to be played
    */
-  constructor(url, variable, { onmove, onstatistic }) {
+  constructor(url, variable, { onmove, onstatistic, onplay }) {
     this.url = url;
     this.variable = variable;
     this.onmove = onmove;
     this.onstatistic = onstatistic;
+    this.onplay = onplay;
   }
 
   /**
@@ -243,6 +245,7 @@ export class Sliders {
     this.#playing = row;
     row.play.replaceChildren(icon("pause"));
     row.play.setAttribute("aria-pressed", "true");
+    this.onplay?.(row.dim);
     this.#step(row, 1);
   }
 
