@@ -16,7 +16,7 @@ from server.explorer.conftest import ROOT
 PAGE = ROOT / "src" / "insitu" / "server" / "explorer" / "page"
 
 
-def _run(folder: Path, module: str, code: str) -> Any:
+def run_module(folder: Path, module: str, code: str) -> Any:
     """Return what an expression gives, in which the exports of a module are known by name."""
     node = shutil.which("node")
     if node is None:
@@ -47,7 +47,7 @@ def test_contour_lines_are_those_of_contourpy(tmp_path: Path, has_gaps: bool) ->
     level = float(np.nanmedian(values)) + 0.01
     numbers = json.dumps([None if np.isnan(value) else value for value in values.ravel()])
     code = f"module.contourSegments(Float64Array.from({numbers}, (v) => v ?? NaN), 17, 23, {level})"
-    found = np.array(_run(tmp_path, "contours.js", code))
+    found = np.array(run_module(tmp_path, "contours.js", code))
     made = contourpy.contour_generator(z=np.ma.masked_invalid(values), corner_mask=False, quad_as_tri=False)
     lines = [np.hstack([line[:-1], line[1:]]) for line in made.lines(level)]
     expected = np.concatenate([line[np.any(line[:, :2] != line[:, 2:], axis=1)] for line in lines])
@@ -59,7 +59,7 @@ def test_contour_lines_are_those_of_contourpy(tmp_path: Path, has_gaps: bool) ->
 
 
 def test_a_level_that_nothing_reaches_has_no_line(tmp_path: Path) -> None:
-    assert _run(tmp_path, "contours.js", "module.contourSegments(new Float32Array(12), 3, 4, 5)") == []
+    assert run_module(tmp_path, "contours.js", "module.contourSegments(new Float32Array(12), 3, 4, 5)") == []
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_a_level_that_nothing_reaches_has_no_line(tmp_path: Path) -> None:
     ],
 )
 def test_standard_names_of_components(tmp_path: Path, first: str, second: str | None) -> None:
-    assert _run(tmp_path, "vector_pairs.js", f"module.partnerStandardName({json.dumps(first)})") == second
+    assert run_module(tmp_path, "vector_pairs.js", f"module.partnerStandardName({json.dumps(first)})") == second
 
 
 def test_usual_names_of_components(tmp_path: Path) -> None:
     names = {"u": "v", "u10": "v10", "ua": "va", "uas": "vas", "uo": "vo", "U_component": "V_component", "u100": "v100",
              "tas": None, "v10": None, "units": None, "x": None, "xwind": "ywind"}  # fmt: skip
-    found = _run(tmp_path, "vector_pairs.js", f"{json.dumps(list(names))}.map(module.partnerName)")
+    found = run_module(tmp_path, "vector_pairs.js", f"{json.dumps(list(names))}.map(module.partnerName)")
     assert dict(zip(names, found, strict=True)) == names
 
 
@@ -98,7 +98,7 @@ def test_pairs_lie_on_one_grid(tmp_path: Path) -> None:
     ]
     archive = json.dumps({"groups": [{"variables": variables}]})
     code = f"module.vectorPairs({archive}, 'lat', 'lon').map(({{ u, v }}) => [u.path, v.path])"
-    assert _run(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
+    assert run_module(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
 
 
 def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
             fs.writeFileSync("{name}", module.encodeGif(frames, 20));
             return null;
         }})()"""
-        _run(tmp_path, "gif.js", code)
+        run_module(tmp_path, "gif.js", code)
         with image.open(tmp_path / name) as found:
             assert (found.n_frames, found.size, found.info["duration"]) == (len(made), (130, 90), 200)
             for number, frame in enumerate(made):
@@ -142,7 +142,7 @@ def test_colour_maps_are_perceptually_uniform(tmp_path: Path) -> None:
     """Lightness rises or falls all the way; from the middle of diverging maps it falls to both sides."""
     code = """Object.fromEntries(Object.entries(module.MAPS).map(([name, { at, diverging }]) =>
         [name, [Boolean(diverging), Array.from({ length: 256 }, (_, n) => module.parseColour(at(n / 255)))]]))"""
-    maps = _run(tmp_path, "colour.js", code)
+    maps = run_module(tmp_path, "colour.js", code)
     assert len(maps) >= 30
     for name, (diverging, colours) in maps.items():
         lightness = _levels(colours)
@@ -184,7 +184,7 @@ def test_a_map_suits_what_is_measured(tmp_path: Path) -> None:
     for about, _ in SUITABLE:
         variable = {"name": "x", "standard_name": None, "long_name": None, **about}
         given.append([{"low": variable.pop("low", 1), "high": 100}, variable])
-    found = _run(tmp_path, "colour.js", f"{json.dumps(given)}.map((one) => module.suitableMap(...one))")
+    found = run_module(tmp_path, "colour.js", f"{json.dumps(given)}.map((one) => module.suitableMap(...one))")
     assert found == [expected for _, expected in SUITABLE]
 
 
@@ -195,7 +195,7 @@ def test_ranges_of_colours(tmp_path: Path) -> None:
         module.automaticRange("balance", {limits}, true), module.automaticRange("balance", {{ low: 2, high: 5 }}),
         module.automaticRange("rain", {{ low: 4, high: 4, min: 4, max: 4 }}),
         module.roundRange(277.2, 309.4, 8), module.roundRange(-3.1, 3.1, 10), module.roundRange(0, 1, 10)]"""
-    *first, eight, ten, tenths = _run(tmp_path, "colour.js", code)
+    *first, eight, ten, tenths = run_module(tmp_path, "colour.js", code)
     assert first == [[-5, 5], [-3, 5], [-9, 9], [-5, 5], [3.8, 4.2]]
     assert eight == [275, 315]
     assert ten == pytest.approx([-4, 4])
@@ -210,7 +210,7 @@ def test_colours_in_steps_beyond_the_range_and_missing(tmp_path: Path) -> None:
         const paint = colours.painter();
         return [colours.borders, [-1, 0, 1.99, 2, 5.9, 8, 8.1, NaN].map((value) => paint(value).toString(16)),
             [0, 1.99, 2, 8, 8.1].map((value) => colours.colourOf(value))]; }})()"""
-    borders, pixels, texts = _run(tmp_path, "value_colours.js", code)
+    borders, pixels, texts = run_module(tmp_path, "value_colours.js", code)
     assert borders == [0, 2, 4, 6, 8]
     assert pixels[0] == pixels[1] == pixels[2]  # below the range as its end
     assert len({pixels[1], pixels[3], pixels[4], pixels[5]}) == 4

@@ -21,6 +21,7 @@ from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.field_sampling import Sampling, sample_field
+from insitu.server.explorer.flag_meanings import flags_of
 from insitu.server.explorer.formula_array import FormulaArray, estimate_values, read_values, select_values
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
@@ -65,7 +66,7 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
         request.query.number("columns", 800, 1, MAX_PIXELS),
     )
     how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
-    if how == "auto" and kind_of(field.array) != "number":
+    if how == "auto" and (kind_of(field.array) != "number" or flags_of(field.array.attributes)):
         how = "nearest"
     written = find_written(request.archive, field, request.limits)
     if written is not None:

@@ -13,6 +13,12 @@ import { askJson } from "./api.js";
  */
 
 /**
+ * A flag: it is set where the bits of its mask have its value, or are not zero if it has no value.
+ *
+ * @typedef {{ meaning: string, value: number | null, mask: number | null, colour: string | null }} Flag
+ */
+
+/**
  * A variable as the server describes it; `group` is added here.
  *
  * @typedef {object} Variable
@@ -30,6 +36,7 @@ import { askJson } from "./api.js";
  * @property {string} dtype
  * @property {Kind} kind
  * @property {string | null} units
+ * @property {Flag[] | null} flags what values mean, of a flag variable
  * @property {number[] | null} chunk_shape null where chunks differ
  * @property {number} chunks
  * @property {number} tiles

@@ -3,6 +3,7 @@
 import { changeState } from "./address.js";
 import { cssHex, MAP_GROUPS } from "./colour.js";
 import { choice, element, labelled, setOptions } from "./element.js";
+import { flagsOf } from "./flag_colours.js";
 import { formatTime } from "./format.js";
 import { animatedDimensions, OWN_RANGE, rangeDimension } from "./sampled_range.js";
 
@@ -14,13 +15,16 @@ import { MOST_STEPS } from "./value_colours.js";
 /** @import { FieldPlane } from "./plane.js" */
 /** @import { ValueColours } from "./value_colours.js" */
 
+const FLAGS = "flags";
+
 /** Controls that change the state by themselves. */
 export class FieldControls {
   /** @param {Variable} variable */
   constructor(variable) {
     this.variable = variable;
-    this.map = choice("Colour map", [], "", (map) => changeState({ map }));
+    this.map = choice("Colour map", [], "", (map) => changeState({ map: map === FLAGS ? null : map }));
     this.map.replaceChildren(
+      ...(flagsOf(variable) ? [element("option", { value: FLAGS }, "One for each meaning")] : []),
       ...Object.entries(MAP_GROUPS).map(([label, maps]) =>
         element(
           "optgroup",
@@ -79,20 +83,23 @@ export class FieldControls {
       ["nearest", "nearest"],
     ];
     this.sampling = choice("Sampling", methods, "", (sampling) => changeState({ sampling }));
-    this.elements = [
-      labelled(
-        "Colours",
-        this.map,
-        element("label", { class: "tick" }, this.reversed, "reverse"),
-        element("label", { class: "tick" }, this.log, "log"),
-        element("label", { class: "tick" }, "steps", this.steps),
-      ),
+    const ticks = [
+      element("label", { class: "tick" }, this.reversed, "reverse"),
+      element("label", { class: "tick" }, this.log, "log"),
+      element("label", { class: "tick" }, "steps", this.steps),
+    ];
+    this.ofRange = [
+      ...ticks,
       labelled(
         "Colour of",
         ...Object.entries(this.others).map(([name, input]) => element("label", { class: "tick" }, name, input)),
         this.plain,
       ),
       labelled("Range", this.low, "to", this.high, this.automatic, this.limits, this.range),
+    ];
+    this.elements = [
+      labelled("Colours", this.map, ...ticks),
+      ...this.ofRange.slice(ticks.length),
       labelled("Axes", this.axes),
       labelled("Sampling", this.sampling),
     ];
@@ -123,9 +130,11 @@ export class FieldControls {
    * Show the colours that are drawn.
    *
    * @param {ValueColours} colours
+   * @param {boolean} areFlags whether each value has a colour and words of its own
    */
-  showColours(colours) {
-    this.map.value = colours.map;
+  showColours(colours, areFlags) {
+    this.map.value = areFlags ? FLAGS : colours.map;
+    for (const control of this.ofRange) control.hidden = areFlags;
     this.steps.value = colours.steps ? String(colours.steps) : "";
     this.others.below.value = cssHex(colours.below);
     this.others.above.value = cssHex(colours.above);

@@ -2,8 +2,10 @@
 
 import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
+import { MAPS } from "./colour.js";
 import { DimensionScale, isEqualAspect } from "./dimension_scale.js";
 import { element, labelled } from "./element.js";
+import { drawFlagLegend, FlagColours, flagsOf } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
 import { formatCount, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
@@ -84,6 +86,8 @@ export class FieldView extends PictureView {
     this.controls = new FieldControls(variable);
     this.regions = new Regions(this.url, variable, () => this.redraw());
     this.sampledRange = new SampledRange(this.url, () => this.redraw());
+    const flags = flagsOf(variable);
+    this.flags = flags && new FlagColours(flags);
     /** @type {ValueColours | null} Those that are drawn. */
     this.colours = null;
     this.overlay = new Overlay(
@@ -138,14 +142,53 @@ export class FieldView extends PictureView {
       this.sampledRange.answer ?? header.range,
       this.variable,
     ));
-    this.controls.showColours(colours);
+    const flags = this.shownFlags;
+    const painted = flags ?? colours;
+    this.controls.showColours(colours, flags !== null);
     this.drawPicture(y, x, {
       yDown: this.#isYDown(y),
       equalAspect: isEqualAspect(y, x),
-      render: (canvas) => paintRaster(canvas, arrays.values, y, x, colours.painter()),
+      render: (canvas) => paintRaster(canvas, arrays.values, y, x, painted.painter()),
     });
     this.overlay.draw({ svg: this.picture.overlay, y, x, size: this.picture.size });
     this.regions.draw(this.picture.overlay, y, x);
+    this.#drawBar(this.answer, colours);
+    this.#drawTexts(header);
+    this.histogram.draw({
+      values: arrays.values,
+      range: header.range,
+      colourOf: (value) => (flags ? flags.nearestColour(value) : colours.colourOf(value)),
+      low: colours.low,
+      high: colours.high,
+      units: this.#units(),
+      missing: header.missing,
+      note: header.sampling.method === "all" ? "" : " shown",
+    });
+    this.#showPoint();
+    this.picture.point(null);
+  }
+
+  /** Colours and words of the flags; null if the variable has none, or a colour map was chosen for its numbers. */
+  get shownFlags() {
+    return this.state.map && MAPS[this.state.map] ? null : this.flags;
+  }
+
+  get barWidth() {
+    if (!this.shownFlags) return super.barWidth;
+    return Math.round(Math.min(200, 0.34 * (this.stage.clientWidth || this.element.clientWidth)));
+  }
+
+  /**
+   * @param {FieldAnswer} answer
+   * @param {ValueColours} colours
+   */
+  #drawBar({ header, arrays }, colours) {
+    const title = [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" ");
+    if (this.shownFlags) {
+      const entries = this.shownFlags.entries(arrays.values);
+      drawFlagLegend(this.bar.element, { entries, title, width: this.barWidth, height: this.barHeight });
+      return;
+    }
     this.bar.draw({
       low: colours.low,
       high: colours.high,
@@ -156,22 +199,9 @@ export class FieldView extends PictureView {
       borders: colours.borders,
       range: header.range,
       missing: header.missing ? colours.missing : undefined,
-      title: [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" "),
+      title,
       height: this.barHeight,
     });
-    this.#drawTexts(header);
-    this.histogram.draw({
-      values: arrays.values,
-      range: header.range,
-      colourOf: (value) => colours.colourOf(value),
-      low: colours.low,
-      high: colours.high,
-      units: this.#units(),
-      missing: header.missing,
-      note: header.sampling.method === "all" ? "" : " shown",
-    });
-    this.#showPoint();
-    this.picture.point(null);
   }
 
   /**
@@ -316,7 +346,7 @@ export class FieldView extends PictureView {
   #formatValue(value) {
     if (Number.isNaN(value)) return "missing";
     if (this.variable.kind === "time") return formatTime(value);
-    if (this.variable.kind === "bool") return value === 0 ? "false" : value === 1 ? "true" : formatNumber(value);
+    if (this.flags) return this.flags.wordsOf(value);
     return joinUnits(formatNumber(value, 7), this.#units());
   }
 
@@ -353,7 +383,8 @@ export class FieldView extends PictureView {
       const place = Object.entries(labels)
         .map(([name, text]) => `${name} ${shortenText(text)}`)
         .join(", ");
-      const value = answer.missing ? "missing" : joinUnits(shortenDigits(answer.value), this.#units());
+      const words = this.flags ? ` (${this.flags.wordsOf(Number(answer.number))})` : "";
+      const value = answer.missing ? "missing" : joinUnits(shortenDigits(answer.value), this.#units()) + words;
       this.#showReadout(value, place, "exact", point, answer.value);
     } catch {
       // The value of the picture stays; what concerns the whole page was reported by api.js.

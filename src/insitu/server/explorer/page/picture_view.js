@@ -221,6 +221,11 @@ export class PictureView {
     this.picture.draw({ y, x, ...options, width: this.width, maximumHeight: this.height });
   }
 
+  /** Width of the colour bar. */
+  get barWidth() {
+    return BAR_WIDTH;
+  }
+
   /** Height of the colour bar, whose triangles reach beyond the picture. */
   get barHeight() {
     return this.picture.size.height + 30;
@@ -228,7 +233,7 @@ export class PictureView {
 
   /** Pixels that there are for the picture with its axes. */
   get width() {
-    return Math.max(200, (this.stage.clientWidth || this.element.clientWidth || innerWidth) - BAR_WIDTH - 8);
+    return Math.max(200, (this.stage.clientWidth || this.element.clientWidth || innerWidth) - this.barWidth - 8);
   }
 
   /** Pixels that the picture may be high. */
