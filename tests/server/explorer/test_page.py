@@ -80,12 +80,12 @@ def test_searching_by_name(open_page: Open, explored: Server) -> None:
 
 
 def test_moving_a_slider(picture: ExplorerPage, maps: xr.Dataset) -> None:
-    assert picture.find(".slider .label").inner_text() == "2001-02-26"
+    assert picture.find(".slider .label").input_value() == "2001-02-26"
     picture.find("input[name=time]").focus()
     for _ in range(6):
         picture.page.keyboard.press("ArrowRight")
     picture.wait_for_picture()
-    assert picture.find(".slider .label").inner_text() == "2001-03-04"
+    assert picture.find(".slider .label").input_value() == "2001-03-04"
     assert picture.find("input[name=time]").get_attribute("aria-valuetext") == "2001-03-04"
     picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-04')")
     for row, column in ((0, 39), (12, 3), (23, 20)):
@@ -97,6 +97,33 @@ def test_playing(picture: ExplorerPage) -> None:
     picture.page.wait_for_function("() => Number(document.querySelector('input[name=time]').value) >= 3")
     picture.find("button.play").click()
     assert picture.find("button.play").get_attribute("aria-pressed") == "false"
+
+
+def test_a_date_that_is_typed(picture: ExplorerPage, maps: xr.Dataset) -> None:
+    label = picture.find(".slider .label")
+    label.fill("2001-03-05 16:00")
+    label.press("Enter")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-06')")
+    assert picture.find("input[name=time]").input_value() == "8"
+    assert _shown(picture, 5, 30) == pytest.approx(float(maps.tas[8, 5, 30]), rel=1e-6)
+    label.fill("someday")
+    label.press("Enter")
+    assert label.get_attribute("aria-invalid") == "true"
+
+
+def test_pictures_are_fetched_while_others_are_shown(picture: ExplorerPage) -> None:
+    """Once round, every picture is asked for once, ahead of its turn; at the end it stops."""
+    picture.find("input[name=loop]").uncheck()
+    picture.find("select[aria-label='Speed of playing']").select_option("60")
+    before = len([url for url in picture.requests if "/field?" in url])
+    picture.find("button.play").click()
+    picture.page.wait_for_function("() => document.querySelector('input[name=time]').value === '11'")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-09')")
+    picture.find("button.play[aria-pressed=false]").wait_for()
+    asked = [url for url in picture.requests if "/field?" in url][before:]
+    assert len(asked) == len({*asked}) == 11
+    assert {"speed": "60", "once": "1"}.items() <= picture.state.items()
+    picture.page.wait_for_function("() => location.hash.includes('11')")
 
 
 def test_missing_values_are_seen(picture: ExplorerPage) -> None:
@@ -238,7 +265,7 @@ def test_a_link_shows_the_same(picture: ExplorerPage, open_page: Open, explored:
     other = open_page(explored.url, picture.page.url.removeprefix(f"{explored.url}/"))
     other.wait_for_picture()
     assert other.find("select[aria-label='Colour map']").input_value() == "magma"
-    assert other.find(".slider .label").inner_text() == "2001-03-07"
+    assert other.find(".slider .label").input_value() == "2001-03-07"
     assert float(other.exact().split()[0]) == pytest.approx(float(maps.tas[9, 3, 30]), rel=1e-7)
     same = "() => { const canvas = document.querySelector('canvas.raster'); return canvas.toDataURL(); }"
     assert other.page.evaluate(same) == picture.page.evaluate(same)

@@ -47,6 +47,8 @@
  * @property {string} [range] dimension whose pictures have one range of colours, `picture`: each has its own
  * @property {string} [limits] `extremes`: the range of colours is that of all values
  * @property {string} [axes] `index` for element indices
+ * @property {number} [speed] pictures a second of an animation
+ * @property {string} [once] `1`: an animation ends at the last position
  * @property {string} [sampling]
  * @property {string} [flip] `down` or `up`: where the rows run
  * @property {number} [start] first row of a table
@@ -64,19 +66,26 @@
  */
 
 const JSON_KEYS = new Set(["regions", "index", "box", "point", "over", "chunk_box", "cell"]);
-const NUMBER_KEYS = new Set(["low", "high", "start", "steps"]);
+const NUMBER_KEYS = new Set(["low", "high", "start", "steps", "speed"]);
 
 /** Listeners, and the part after `#` that they know; null before the first. */
 const address = {
   listeners: /** @type {((state: State) => void)[]} */ ([]),
   lastHash: /** @type {string | null} */ (null),
+  /** What the address will hold as soon as it may be written again; null: it holds it. */
+  pending: /** @type {string | null} */ (null),
+  timer: /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined),
+  written: -Infinity,
 };
 
-/** Return the state that the address holds. */
+// Browsers refuse more than about 100 changes of an address in half a minute: an animation makes 300.
+const WRITE_PAUSE = 500; // ms
+
+/** Return the state of the page, which the address holds, or will in a moment. */
 export function readState() {
   /** @type {Record<string, any>} */
   const state = {};
-  for (const part of location.hash.slice(1).split("&")) {
+  for (const part of (address.pending ?? location.hash).slice(1).split("&")) {
     try {
       // Not URLSearchParams: there "+" is a space, and paths that people type contain it.
       const [key, text] = part.split(/=(.*)/s).map(decodeURIComponent);
@@ -149,8 +158,35 @@ export function formatState(state) {
  */
 export function changeState(changes, { replace = false, fresh = false } = {}) {
   const hash = formatState(fresh ? changes : { ...readState(), ...changes });
-  history[replace ? "replaceState" : "pushState"](null, "", hash);
+  if (replace) replaceAddress(hash);
+  else {
+    if (address.pending !== null) history.replaceState(null, "", address.pending); // what one goes back to
+    forgetPending();
+    history.pushState(null, "", hash);
+  }
   notify();
+}
+
+/**
+ * Write the address now, or soon if it was written just now.
+ *
+ * @param {string} hash
+ */
+function replaceAddress(hash) {
+  forgetPending();
+  const wait = address.written + WRITE_PAUSE - performance.now();
+  if (wait > 0) {
+    address.pending = hash;
+    address.timer = setTimeout(() => replaceAddress(hash), wait);
+    return;
+  }
+  address.written = performance.now();
+  history.replaceState(null, "", hash);
+}
+
+function forgetPending() {
+  address.pending = null;
+  clearTimeout(address.timer);
 }
 
 /**
@@ -164,16 +200,21 @@ export function followState(listener) {
 
 // The browser reports one step back by two events: what is known already is not shown again.
 function notify() {
-  if (location.hash === address.lastHash) return;
-  address.lastHash = location.hash;
+  const hash = address.pending ?? location.hash;
+  if (hash === address.lastHash) return;
+  address.lastHash = hash;
   const state = readState();
   for (const listener of address.listeners) listener(state);
 }
 
 /** Start to follow the address: links, back button, typing. */
 export function startAddress() {
-  addEventListener("popstate", notify);
-  addEventListener("hashchange", notify);
+  const follow = () => {
+    forgetPending();
+    notify();
+  };
+  addEventListener("popstate", follow);
+  addEventListener("hashchange", follow);
   address.lastHash = null;
   notify();
 }

@@ -3,11 +3,11 @@
 import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { MAPS } from "./colour.js";
-import { DimensionScale, isEqualAspect } from "./dimension_scale.js";
+import { DimensionScale, isEqualAspect, risesDownwards } from "./dimension_scale.js";
 import { element, labelled } from "./element.js";
 import { drawFlagLegend, FlagColours, flagsOf } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
-import { formatCount, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
+import { formatCount, formatLabel, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
 import { errorBox } from "./messages.js";
@@ -52,6 +52,7 @@ import { ValueColours } from "./value_colours.js";
 /** @typedef {[number, number]} Point row and column of an element of the variable */
 
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
+const FRAMES_AHEAD = 8; // pictures that are asked for while an animation plays
 const KEYS =
   "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus shows all and ends a polygon, brackets move the first slider.";
 
@@ -114,11 +115,28 @@ export class FieldView extends PictureView {
     this.controls.showState(state, this.plane);
     this.regions.update(this.plane, state.regions ?? [], state.region_line);
     this.overlay.update(state, this.plane, { width: this.width, height: this.height });
-    const parameters = { ...fieldParameters(this.url, this.plane), sampling: state.sampling, ...this.#resolution() };
+    this.sliders.showPace(state);
+    const parameters = this.#parameters(this.plane);
+    const upcoming = this.sliders.upcoming(FRAMES_AHEAD);
+    const ahead = upcoming.map((index) => this.#parameters({ ...this.plane, index: { ...this.plane.index, ...index } }));
     if (this.isRequested(parameters)) this.redraw();
-    else await this.load(parameters);
+    else {
+      const loaded = this.load(parameters);
+      this.frames.fetchAhead(ahead);
+      await loaded;
+    }
     // After the picture, which it must not keep waiting.
     if (this.state === state) this.sampledRange.update(state, this.plane);
+  }
+
+  /** @param {FieldPlane} plane */
+  #parameters(plane) {
+    return { ...fieldParameters(this.url, plane), sampling: this.state.sampling, ...this.#resolution() };
+  }
+
+  /** Done once the lines and arrows over the picture are drawn, too. */
+  get drawn() {
+    return this.overlay.pending.then(() => {});
   }
 
   #resolution() {
@@ -212,11 +230,8 @@ export class FieldView extends PictureView {
   #isYDown(y) {
     if (this.state.flip) return this.state.flip === "down";
     if (y.byIndex) return /tiff/i.test(this.archive.format ?? "") || Boolean(y.side.labels);
-    const attributes = this.archive.variable(this.variable.coordinates[this.plane.y])?.attributes ?? [];
-    return (
-      attributes.some(({ name, value }) => name === "positive" && value.trim().toLowerCase() === "down") ||
-      /^(depth|pressure|plev|lev_p)$/i.test(this.plane.y)
-    );
+    const coordinate = this.archive.variable(this.variable.coordinates[this.plane.y]);
+    return risesDownwards(coordinate?.attributes ?? [], this.plane.y);
   }
 
   #units() {
@@ -347,7 +362,7 @@ export class FieldView extends PictureView {
     if (Number.isNaN(value)) return "missing";
     if (this.variable.kind === "time") return formatTime(value);
     if (this.flags) return this.flags.wordsOf(value);
-    return joinUnits(formatNumber(value, 7), this.#units());
+    return formatLabel(value, "number", this.#units());
   }
 
   /**
@@ -408,7 +423,7 @@ export class FieldView extends PictureView {
       return;
     }
     this.picture.mark({ row: scales.y.cellOfIndex(point[0]), column: scales.x.cellOfIndex(point[1]) });
-    if (plane.over.length === 0) this.#showExactValue(point);
+    if (plane.over.length === 0 && !this.sliders.isPlaying) this.#showExactValue(point);
     this.#showLine(point);
   }
 

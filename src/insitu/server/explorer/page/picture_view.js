@@ -1,9 +1,10 @@
 // A picture of a variable with controls, sliders and cards: what the views of its values and of its chunks share.
 
-import { askArrays, Latest } from "./api.js";
+import { Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { BAR_WIDTH, ColourBar } from "./colour_bar.js";
 import { choice, element, setOptions } from "./element.js";
+import { Frames } from "./frames.js";
 import { errorBox, LoadingBar } from "./messages.js";
 import { Picture } from "./picture.js";
 import { isWhole, sizeOf } from "./plane.js";
@@ -58,6 +59,7 @@ export class PictureView {
     this.url = archive.url;
     this.plane = plane;
     this.kind = kind;
+    this.frames = new Frames(kind.route);
     /** @type {State} */
     this.state = {};
     /** @type {Answer | null} The answer that is drawn; null before the first. */
@@ -76,6 +78,7 @@ export class PictureView {
       onmove: (index) => changeState({ index: { ...this.state.index, ...index } }, { replace: true }),
       onstatistic: kind.onstatistic,
       onplay: kind.onplay,
+      onpace: (pace) => changeState(pace),
     });
     this.sideChoices = {
       y: choice("Vertical axis", [], "", (dim) => this.#setSide("y", dim)),
@@ -113,6 +116,11 @@ export class PictureView {
       element("p", { id: "picture-keys", class: "visually-hidden" }, this.kind.keysText),
       element("div", { class: "cards" }, cards),
     );
+  }
+
+  /** Done once everything is drawn that belongs to the picture. */
+  get drawn() {
+    return Promise.resolve();
   }
 
   /** Draw the answer. */
@@ -185,13 +193,13 @@ export class PictureView {
     this.loading.show(this.kind.loadingText);
     let isDrawn = false;
     try {
-      const answer = await this.#latest.run((signal) => askArrays(this.kind.route, parameters, signal));
+      const answer = await this.#latest.run((signal) => this.frames.get(parameters, signal));
       if (!answer) return false;
       this.answer = /** @type {Answer} */ (/** @type {unknown} */ (answer));
       this.problem.replaceChildren();
       this.stage.hidden = false;
       this.redraw();
-      this.sliders.pictureShown();
+      this.drawn.then(() => this.sliders.pictureShown());
       isDrawn = true;
     } catch (problem) {
       this.#requestKey = null;
@@ -287,12 +295,14 @@ export class PictureView {
   /** Ask again, also if nothing changed: after the server was gone. */
   reload() {
     this.#requestKey = null;
+    this.frames.clear();
     return this.update(this.state);
   }
 
   /** Stop what is under way. */
   close() {
     this.#latest.stop();
+    this.frames.clear();
     this.sliders.stop();
     this.resizeObserver.disconnect();
   }
