@@ -139,11 +139,20 @@ export function pixelOf(text) {
  * @param {number} steps 0: none
  */
 export function lookupTable(name, reversed, steps = 0) {
+  const key = `${name} ${reversed} ${steps}`;
   const count = steps || 256;
-  return Uint32Array.from({ length: count }, (_, step) =>
-    pixelOf(cssColour(name, reversed, (step + 0.5) / count, steps)),
-  );
+  // The pictures of an animation share one.
+  if (key !== latest.key)
+    Object.assign(latest, {
+      key,
+      table: Uint32Array.from({ length: count }, (_, step) =>
+        pixelOf(cssColour(name, reversed, (step + 0.5) / count, steps)),
+      ),
+    });
+  return latest.table;
 }
+
+const latest = { key: "", table: new Uint32Array() };
 
 /**
  * Return the CSS colour of a share from 0 to 1; of a number of steps, that of the step in which it lies. The first and

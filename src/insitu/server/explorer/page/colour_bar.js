@@ -2,6 +2,7 @@
 
 import { axisRight, scaleLinear, scaleLog, select } from "./vendor/plotting.js";
 import { svgElement } from "./element.js";
+import { drawFlagLegend } from "./flag_colours.js";
 import { formatNumber, tickFormat } from "./format.js";
 
 /** @import { Axis } from "d3-axis" */
@@ -26,6 +27,7 @@ export function colourScale(low, high, isLog) {
 /** Vertical colour bar. */
 export class ColourBar {
   element = svgElement("svg", { class: "colour-bar", role: "img" });
+  #drawnKey = "";
 
   /**
    * Draw it between two values.
@@ -45,6 +47,11 @@ export class ColourBar {
    * @param {(value: number) => string} [bar.formatTick]
    */
   draw({ low, high, isLog, colourAt, below, above, borders = [], range, missing, title, height, formatTick }) {
+    const beyond = [range.min !== null && range.min < low, range.max !== null && range.max > high];
+    const ends = [0, 0.3, 0.5, 1].map(colourAt);
+    const key = JSON.stringify([low, high, isLog, ends, below, above, borders, beyond, missing ?? `${missing}`, title, height]);
+    if (key === this.#drawnKey) return;
+    this.#drawnKey = key;
     const inner = Math.max(80, height - 2 * TOP - (missing === undefined ? 0 : FOOT));
     const full = inner + 2 * TOP + (missing === undefined ? 0 : FOOT);
     const root = select(this.element)
@@ -64,13 +71,13 @@ export class ColourBar {
         .attr("height", inner / shades + 0.6)
         .attr("fill", colourAt((shade + 0.5) / shades));
     }
-    if (range.max !== null && range.max > high)
+    if (beyond[1])
       body
         .append("path")
         .attr("class", "beyond")
         .attr("d", `M0,-2h${BAR}l-${BAR / 2},-10z`)
         .attr("fill", above ?? colourAt(1));
-    if (range.min !== null && range.min < low)
+    if (beyond[0])
       body
         .append("path")
         .attr("class", "beyond")
@@ -96,6 +103,16 @@ export class ColourBar {
       .attr("text-anchor", "middle")
       .attr("transform", `translate(11,${TOP + inner / 2}) rotate(-90)`)
       .text(title);
+  }
+
+  /**
+   * Draw a legend of words in place of the bar.
+   *
+   * @param {import("./flag_colours.js").Legend} legend
+   */
+  drawWords(legend) {
+    this.#drawnKey = "";
+    drawFlagLegend(this.element, legend);
   }
 
   /**

@@ -9,7 +9,7 @@ import { animatedDimensions, OWN_RANGE, rangeDimension } from "./sampled_range.j
 
 /** @import { State } from "./address.js" */
 /** @import { Variable } from "./archive.js" */
-import { themeColour } from "./theme.js";
+import { isDark, themeColour } from "./theme.js";
 import { MOST_STEPS } from "./value_colours.js";
 
 /** @import { FieldPlane } from "./plane.js" */
@@ -19,6 +19,8 @@ const FLAGS = "flags";
 
 /** Controls that change the state by themselves. */
 export class FieldControls {
+  #shownKey = "";
+
   /** @param {Variable} variable */
   constructor(variable) {
     this.variable = variable;
@@ -136,9 +138,14 @@ export class FieldControls {
     this.map.value = areFlags ? FLAGS : colours.map;
     for (const control of this.ofRange) control.hidden = areFlags;
     this.steps.value = colours.steps ? String(colours.steps) : "";
-    this.others.below.value = cssHex(colours.below);
-    this.others.above.value = cssHex(colours.above);
-    this.others.missing.value = cssHex(colours.missing ?? themeColour("missing"));
+    // Asking for a colour of the theme makes the browser compute all styles: not for every picture of an animation.
+    const key = [colours.below, colours.above, colours.missing, isDark()].join();
+    if (key !== this.#shownKey) {
+      this.#shownKey = key;
+      this.others.below.value = cssHex(colours.below);
+      this.others.above.value = cssHex(colours.above);
+      this.others.missing.value = cssHex(colours.missing ?? themeColour("missing"));
+    }
     this.low.value = this.#formatLimit(colours.low);
     this.high.value = this.#formatLimit(colours.high);
   }

@@ -5,7 +5,7 @@ import { changeState } from "./address.js";
 import { MAPS } from "./colour.js";
 import { DimensionScale, isEqualAspect, risesDownwards } from "./dimension_scale.js";
 import { element, labelled } from "./element.js";
-import { drawFlagLegend, FlagColours, flagsOf } from "./flag_colours.js";
+import { FlagColours, flagsOf } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
 import { formatCount, formatLabel, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
@@ -53,6 +53,7 @@ import { ValueColours } from "./value_colours.js";
 
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
 const FRAMES_AHEAD = 8; // pictures that are asked for while an animation plays
+const HISTOGRAM_PAUSE = 300; // ms after the last picture of an animation
 const KEYS =
   "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus shows all and ends a polygon, brackets move the first slider.";
 
@@ -65,6 +66,8 @@ export class FieldView extends PictureView {
   #latestPoint = new Latest();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #histogramTimer;
 
   /**
    * @param {Archive} archive
@@ -172,18 +175,28 @@ export class FieldView extends PictureView {
     this.regions.draw(this.picture.overlay, y, x);
     this.#drawBar(this.answer, colours);
     this.#drawTexts(header);
+    clearTimeout(this.#histogramTimer);
+    // While pictures pass by it would cost as much time as they do.
+    if (this.sliders.isPlaying) this.#histogramTimer = setTimeout(() => this.#drawHistogram(), HISTOGRAM_PAUSE);
+    else this.#drawHistogram();
+    this.#showPoint();
+    this.picture.point(null);
+  }
+
+  #drawHistogram() {
+    const { answer, colours, shownFlags } = this;
+    if (!answer || !colours) return;
+    const { header, arrays } = answer;
     this.histogram.draw({
       values: arrays.values,
       range: header.range,
-      colourOf: (value) => (flags ? flags.nearestColour(value) : colours.colourOf(value)),
+      colourOf: (value) => (shownFlags ? shownFlags.nearestColour(value) : colours.colourOf(value)),
       low: colours.low,
       high: colours.high,
       units: this.#units(),
       missing: header.missing,
       note: header.sampling.method === "all" ? "" : " shown",
     });
-    this.#showPoint();
-    this.picture.point(null);
   }
 
   /** Colours and words of the flags; null if the variable has none, or a colour map was chosen for its numbers. */
@@ -193,7 +206,7 @@ export class FieldView extends PictureView {
 
   get barWidth() {
     if (!this.shownFlags) return super.barWidth;
-    return Math.round(Math.min(200, 0.34 * (this.stage.clientWidth || this.element.clientWidth)));
+    return Math.round(Math.min(200, 0.34 * this.stageWidth));
   }
 
   /**
@@ -204,7 +217,7 @@ export class FieldView extends PictureView {
     const title = [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" ");
     if (this.shownFlags) {
       const entries = this.shownFlags.entries(arrays.values);
-      drawFlagLegend(this.bar.element, { entries, title, width: this.barWidth, height: this.barHeight });
+      this.bar.drawWords({ entries, title, width: this.barWidth, height: this.barHeight });
       return;
     }
     this.bar.draw({
@@ -458,6 +471,7 @@ export class FieldView extends PictureView {
   /** Stop what is under way. */
   close() {
     super.close();
+    clearTimeout(this.#histogramTimer);
     this.overlay.close();
     this.sampledRange.close();
     this.regions.close();

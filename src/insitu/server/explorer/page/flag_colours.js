@@ -6,6 +6,12 @@ import { svgElement } from "./element.js";
 /** @import { Flag, Variable } from "./archive.js" */
 /** @import { Numbers } from "./binary.js" */
 
+/**
+ * Words with their colours and how often they occur, and the room that there is for them.
+ *
+ * @typedef {{ entries: { words: string, colour: string, count: number }[], title: string, width: number, height: number }} Legend
+ */
+
 const CATEGORIES = 22; // distinct colours; further ones are darker
 const [LINE, LEFT, TOP] = [19, 12, 22];
 
@@ -127,11 +133,7 @@ export class FlagColours {
  * Draw a legend of words in place of a colour bar.
  *
  * @param {SVGSVGElement} svg
- * @param {object} legend
- * @param {{ words: string, colour: string, count: number }[]} legend.entries
- * @param {string} legend.title
- * @param {number} legend.width
- * @param {number} legend.height
+ * @param {Legend} legend
  */
 export function drawFlagLegend(svg, { entries, title, width, height }) {
   const room = Math.max(1, Math.floor((height - TOP) / LINE) - 1);

@@ -44,6 +44,8 @@ import { Sliders } from "./sliders.js";
 export class PictureView {
   #latest = new Latest();
   #drawnWidth = 0;
+  /** As it was measured last: asking for it while a picture is being drawn makes the browser lay out all of the page. */
+  #stageWidth = 0;
   /** @type {string | null} */
   #requestKey = null;
 
@@ -92,7 +94,10 @@ export class PictureView {
     this.spoken = element("div", { class: "visually-hidden", "aria-live": "polite" });
     this.caption = element("p", { class: "caption muted small-text" });
     this.element = element("div", { class: kind.className });
-    this.resizeObserver = new ResizeObserver(() => this.#redrawIfResized());
+    this.resizeObserver = new ResizeObserver(() => {
+      this.#stageWidth = this.stage.clientWidth;
+      this.#redrawIfResized();
+    });
     this.resizeObserver.observe(this.stage);
   }
 
@@ -225,7 +230,7 @@ export class PictureView {
    */
   drawPicture(y, x, options) {
     this.scales = { y, x };
-    this.#drawnWidth = this.stage.clientWidth;
+    this.#drawnWidth = this.stageWidth;
     this.picture.draw({ y, x, ...options, width: this.width, maximumHeight: this.height });
   }
 
@@ -239,9 +244,14 @@ export class PictureView {
     return this.picture.size.height + 30;
   }
 
+  /** Width of what holds picture and colour bar. */
+  get stageWidth() {
+    return this.#stageWidth || this.stage.clientWidth || this.element.clientWidth || innerWidth;
+  }
+
   /** Pixels that there are for the picture with its axes. */
   get width() {
-    return Math.max(200, (this.stage.clientWidth || this.element.clientWidth || innerWidth) - this.barWidth - 8);
+    return Math.max(200, this.stageWidth - this.barWidth - 8);
   }
 
   /** Pixels that the picture may be high. */
@@ -250,7 +260,7 @@ export class PictureView {
   }
 
   #redrawIfResized() {
-    if (this.answer && this.stage.clientWidth !== this.#drawnWidth) this.redraw();
+    if (this.answer && this.#stageWidth && this.#stageWidth !== this.#drawnWidth) this.redraw();
   }
 
   /**
