@@ -13,6 +13,12 @@
  */
 
 /**
+ * Positions of the bands that are drawn as red, green and blue.
+ *
+ * @typedef {[number, number, number]} Bands
+ */
+
+/**
  * What the page shows. Every entry is left out where it is as usual.
  *
  * @typedef {object} State
@@ -35,6 +41,7 @@
  * @property {string} [region_line] dimension of their lines
  * @property {string} [contours] variable, or formula after `=`, of the contour lines
  * @property {string} [arrows] the two components of the arrows, with a bar between
+ * @property {Bands} [rgb] bands of a composite
  * @property {string} [map] colour map
  * @property {string} [reversed]
  * @property {number} [steps] number of colours, of a map in steps
@@ -65,7 +72,7 @@
  * @typedef {{ [Key in keyof State]?: State[Key] | null }} Changes
  */
 
-const JSON_KEYS = new Set(["regions", "index", "box", "point", "over", "chunk_box", "cell"]);
+const JSON_KEYS = new Set(["regions", "rgb", "index", "box", "point", "over", "chunk_box", "cell"]);
 const NUMBER_KEYS = new Set(["low", "high", "start", "steps", "speed"]);
 
 /** Listeners, and the part after `#` that they know; null before the first. */
@@ -115,6 +122,7 @@ function checkShapes(state) {
   /** @type {(list: unknown, count: number) => boolean} */
   const integers = (list, count) => Array.isArray(list) && list.length === count && list.every(Number.isInteger);
   for (const key of ["box", "chunk_box"]) if (state[key] && !integers(state[key], 4)) delete state[key];
+  if (state.rgb && !integers(state.rgb, 3)) delete state.rgb;
   if (state.point && !integers(state.point, 2)) delete state.point;
   if (state.over && !(Array.isArray(state.over) && state.over.every((name) => typeof name === "string")))
     delete state.over;

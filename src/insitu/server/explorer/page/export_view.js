@@ -1,5 +1,6 @@
 // Take it with you: snippets that give what is on the screen, downloads, a link.
 
+import { bandDimension, compositeBands } from "./composite.js";
 import { element } from "./element.js";
 import { downloadField } from "./downloads.js";
 import { errorBox } from "./messages.js";
@@ -37,8 +38,11 @@ export class ExportView {
    * @param {State} state
    */
   update(state) {
-    const plane = exportedPlane(this.variable, state);
     const isField = this.variable.dims.length >= 2;
+    const plane = exportedPlane(this.variable, state);
+    const bands = isField ? compositeBands(state, planeOf(this.variable, state)) : null;
+    const dim = bandDimension(this.variable);
+    if (bands && dim) plane.composite = { dim, bands };
     const parameters = isField
       ? fieldParameters(this.archive.url, plane)
       : { url: this.archive.url, variable: this.variable.path };
@@ -68,8 +72,8 @@ export class ExportView {
     const buttons = [
       isField ? save("PNG", () => this.savePicture()) : null,
       canAnimate ? this.#animationButton(problem) : null,
-      isField ? save("NetCDF", () => downloadField("netcdf", parameters, this.variable)) : null,
-      isField ? save("CSV", () => downloadField("csv", parameters, this.variable)) : null,
+      isField && !plane.composite ? save("NetCDF", () => downloadField("netcdf", parameters, this.variable)) : null,
+      isField && !plane.composite ? save("CSV", () => downloadField("csv", parameters, this.variable)) : null,
     ];
     /** @type {[string, string | null][]} */
     const entries = [
@@ -77,7 +81,7 @@ export class ExportView {
       ["xarray over /zarr", zarrSnippet(this.archive, plane)],
       ["Command line", commandSnippet(this.archive, plane)],
     ];
-    if (isField) entries.push(["curl", curlSnippet(parameters, this.needsToken)]);
+    if (isField && !plane.composite) entries.push(["curl", curlSnippet(parameters, this.needsToken)]);
     if (isField && state.regions?.length) {
       const requests = regionRequests(this.archive.url, planeOf(this.variable, state), state.regions, state.region_line);
       const lines = requests.map((request, at) => curlSnippet(request, this.needsToken, "region", `region_${at + 1}.nc`));

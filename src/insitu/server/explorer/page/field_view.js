@@ -3,6 +3,7 @@
 import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { MAPS } from "./colour.js";
+import { Composite } from "./composite.js";
 import { DimensionScale, isEqualAspect, risesDownwards } from "./dimension_scale.js";
 import { element, labelled } from "./element.js";
 import { FlagColours, flagsOf } from "./flag_colours.js";
@@ -68,6 +69,7 @@ export class FieldView extends PictureView {
   #timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #histogramTimer;
+  #keepsCursor = false;
 
   /**
    * @param {Archive} archive
@@ -89,20 +91,27 @@ export class FieldView extends PictureView {
     this.line.element.hidden = true;
     this.controls = new FieldControls(variable);
     this.regions = new Regions(this.url, variable, () => this.redraw());
-    this.sampledRange = new SampledRange(this.url, () => this.redraw());
+    this.sampledRange = new SampledRange(this.url, () => this.#drawAgain());
     const flags = flagsOf(variable);
     this.flags = flags && new FlagColours(flags);
     /** @type {ValueColours | null} Those that are drawn. */
     this.colours = null;
+    this.composite = new Composite(
+      this.url,
+      variable,
+      this.frames,
+      () => this.#drawAgain(),
+      (problem) => this.problem.replaceChildren(errorBox(problem)),
+    );
     this.overlay = new Overlay(
       archive,
       variable,
-      () => this.redraw(),
+      () => this.#drawAgain(),
       (problem) => this.problem.replaceChildren(errorBox(problem)),
     );
     const { y, x } = this.sideChoices;
     this.assemble(
-      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements, ...this.overlay.elements, this.regions.controls],
+      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements, this.composite.element, ...this.overlay.elements, this.regions.controls],
       [this.regions.element, this.line.element, this.histogram.element],
     );
   }
@@ -117,6 +126,7 @@ export class FieldView extends PictureView {
     this.showPlane(planeOf(this.variable, state), ["number", "bool"].includes(this.variable.kind));
     this.controls.showState(state, this.plane);
     this.regions.update(this.plane, state.regions ?? [], state.region_line);
+    this.composite.update(state, this.plane, (plane) => this.#parameters(plane));
     this.overlay.update(state, this.plane, { width: this.width, height: this.height });
     this.sliders.showPace(state);
     const parameters = this.#parameters(this.plane);
@@ -139,7 +149,7 @@ export class FieldView extends PictureView {
 
   /** Done once the lines and arrows over the picture are drawn, too. */
   get drawn() {
-    return this.overlay.pending.then(() => {});
+    return Promise.all([this.overlay.pending, this.composite.pending]).then(() => {});
   }
 
   #resolution() {
@@ -166,21 +176,31 @@ export class FieldView extends PictureView {
     const flags = this.shownFlags;
     const painted = flags ?? colours;
     this.controls.showColours(colours, flags !== null);
+    const composite = this.composite.paint(this.state, this.answer);
     this.drawPicture(y, x, {
       yDown: this.#isYDown(y),
       equalAspect: isEqualAspect(y, x),
-      render: (canvas) => paintRaster(canvas, arrays.values, y, x, painted.painter()),
+      render: (canvas) => paintRaster(canvas, composite?.cells ?? arrays.values, y, x, composite?.painter ?? painted.painter()),
     });
     this.overlay.draw({ svg: this.picture.overlay, y, x, size: this.picture.size });
     this.regions.draw(this.picture.overlay, y, x);
-    this.#drawBar(this.answer, colours);
+    if (composite) this.#drawWords(composite.entries, "Composite");
+    else this.#drawBar(this.answer, colours);
     this.#drawTexts(header);
     clearTimeout(this.#histogramTimer);
     // While pictures pass by it would cost as much time as they do.
     if (this.sliders.isPlaying) this.#histogramTimer = setTimeout(() => this.#drawHistogram(), HISTOGRAM_PAUSE);
     else this.#drawHistogram();
+    if (this.#keepsCursor) return;
     this.#showPoint();
     this.picture.point(null);
+  }
+
+  /** Draw again what is shown, with more or in other colours: the pointer stays where it is, and what was read there. */
+  #drawAgain() {
+    this.#keepsCursor = true;
+    this.redraw();
+    this.#keepsCursor = false;
   }
 
   #drawHistogram() {
@@ -204,8 +224,16 @@ export class FieldView extends PictureView {
     return this.state.map && MAPS[this.state.map] ? null : this.flags;
   }
 
+  /**
+   * @param {import("./flag_colours.js").Legend["entries"]} entries
+   * @param {string} title
+   */
+  #drawWords(entries, title) {
+    this.bar.drawWords({ entries, title, width: this.barWidth, height: this.barHeight });
+  }
+
   get barWidth() {
-    if (!this.shownFlags) return super.barWidth;
+    if (!this.shownFlags && !this.composite.answers) return super.barWidth;
     return Math.round(Math.min(200, 0.34 * this.stageWidth));
   }
 
@@ -216,8 +244,7 @@ export class FieldView extends PictureView {
   #drawBar({ header, arrays }, colours) {
     const title = [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" ");
     if (this.shownFlags) {
-      const entries = this.shownFlags.entries(arrays.values);
-      this.bar.drawWords({ entries, title, width: this.barWidth, height: this.barHeight });
+      this.#drawWords(this.shownFlags.entries(arrays.values), title);
       return;
     }
     this.bar.draw({
@@ -242,7 +269,9 @@ export class FieldView extends PictureView {
    */
   #isYDown(y) {
     if (this.state.flip) return this.state.flip === "down";
-    if (y.byIndex) return /tiff/i.test(this.archive.format ?? "") || Boolean(y.side.labels);
+    // Rows of an image run downwards; where it lies on the earth, its coordinates say so.
+    if (/tiff/i.test(this.archive.format ?? "")) return y.rising;
+    if (y.byIndex) return Boolean(y.side.labels);
     const coordinate = this.archive.variable(this.variable.coordinates[this.plane.y]);
     return risesDownwards(coordinate?.attributes ?? [], this.plane.y);
   }
@@ -358,7 +387,8 @@ export class FieldView extends PictureView {
     if (!this.answer || !this.scales) return;
     const { header, arrays } = this.answer;
     const { y, x } = this.scales;
-    const text = this.#formatValue(arrays.values[cell.row * x.count + cell.column]);
+    const at = cell.row * x.count + cell.column;
+    const text = this.composite.wordsOf?.(at) ?? this.#formatValue(arrays.values[at]);
     const place = `${this.plane.y} ${y.labelOfCell(cell.row)}, ${this.plane.x} ${x.labelOfCell(cell.column)}`;
     const note = { all: "", mean: "mean of the cell", nearest: "nearest", overview: "overview" }[
       header.sampling.method
@@ -367,7 +397,7 @@ export class FieldView extends PictureView {
     const point = [y.indexOfCell(cell.row), x.indexOfCell(cell.column)];
     this.#showReadout(text, place, note, point);
     if (isSpoken) this.spoken.textContent = `${text} at ${place}`;
-    if (this.plane.over.length === 0) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
+    if (this.plane.over.length === 0 && !this.composite.wordsOf) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
   }
 
   /** @param {number} value */
@@ -474,6 +504,7 @@ export class FieldView extends PictureView {
     clearTimeout(this.#histogramTimer);
     this.overlay.close();
     this.sampledRange.close();
+    this.composite.close();
     this.regions.close();
     this.#latestPoint.stop();
   }
