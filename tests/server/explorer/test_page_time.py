@@ -157,3 +157,15 @@ def test_the_calendar_of_a_side(tmp_path: Path) -> None:
         assert (found.header["y"]["calendar"], found.header["y"]["labels"]) == ("360_day", None)
         assert found.header["x"]["calendar"] is None
         assert api.json("coordinate", variable="time")["calendar"] == "360_day"
+
+
+def test_where_the_rows_of_a_picture_run(tmp_path: Path) -> None:
+    """Images without a place on the earth have rising coordinates, those with one falling ones: north is up."""
+
+    def rows(dim: str, rising: bool, is_image: bool, by_index: bool = False, labels: list[str] | None = None) -> Any:
+        return [{"byIndex": by_index, "rising": rising, "side": {"dim": dim, "labels": labels}}, is_image, []]
+
+    given = [rows("y", True, True), rows("y", False, True), rows("y", True, False), rows("depth", True, False),
+             rows("station", True, False, True, ["Kew"]), rows("y", True, False, True)]  # fmt: skip
+    code = f"{json.dumps(given)}.map((one) => module.rowsRunDown(...one))"
+    assert run_module(tmp_path, "dimension_scale.js", code) == [True, False, False, True, True, False]

@@ -380,6 +380,19 @@ export function isEqualAspect(y, x) {
 }
 
 /**
+ * Return whether the coordinate of the rows of a picture rises downwards on the screen.
+ *
+ * @param {Pick<DimensionScale, "byIndex" | "rising" | "side">} scale
+ * @param {boolean} isImage
+ * @param {{ name: string, value: string }[]} attributes of the coordinate
+ */
+export function rowsRunDown({ byIndex, rising, side }, isImage, attributes) {
+  // Rows of an image run downwards; where it lies on the earth, its coordinates fall.
+  if (isImage) return rising;
+  return byIndex ? Boolean(side.labels) : risesDownwards(attributes, side.dim);
+}
+
+/**
  * Return whether values of a vertical coordinate rise downwards, as depth and pressure do.
  *
  * @param {{ name: string, value: string }[]} attributes of the coordinate

@@ -4,7 +4,7 @@ import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { MAPS } from "./colour.js";
 import { Composite } from "./composite.js";
-import { DimensionScale, isEqualAspect, risesDownwards } from "./dimension_scale.js";
+import { DimensionScale, isEqualAspect, rowsRunDown } from "./dimension_scale.js";
 import { element, labelled } from "./element.js";
 import { FlagColours, flagsOf } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
@@ -269,11 +269,8 @@ export class FieldView extends PictureView {
    */
   #isYDown(y) {
     if (this.state.flip) return this.state.flip === "down";
-    // Rows of an image run downwards; where it lies on the earth, its coordinates say so.
-    if (/tiff/i.test(this.archive.format ?? "")) return y.rising;
-    if (y.byIndex) return Boolean(y.side.labels);
     const coordinate = this.archive.variable(this.variable.coordinates[this.plane.y]);
-    return risesDownwards(coordinate?.attributes ?? [], this.plane.y);
+    return rowsRunDown(y, /tiff/i.test(this.archive.format ?? ""), coordinate?.attributes ?? []);
   }
 
   #units() {
