@@ -63,6 +63,16 @@ class TestAppend:
         times = insitu.open_datatree(tmp_path / "x.insitu")["PRODUCT/SUPPORT_DATA/DETAILED_RESULTS"].time
         assert times.values.tolist() == [2, 4, 5]
 
+    def test_a_group_is_appended_with_all_groups_of_its_files(self, swaths: list[Path], tmp_path: Path) -> None:
+        """A dataset is one group of what it was opened from: the others were left as short as they were."""
+        target = tmp_path / "x.insitu"
+        insitu.open_mfdatatree(swaths[:2]).insitu.save(target)
+        root = insitu.open_mfdataset(list(map(str, swaths[2:4])), group="PRODUCT")
+        root.insitu.append(target, "time")
+        assert_like_anew(target, swaths[:4])
+        with pytest.raises(UnsupportedError, match="which files this dataset has is unknown"):
+            root.isel(time=[0]).insitu.append(target, "time")
+
     def test_of_opened_trees(self, swaths: list[Path], tmp_path: Path) -> None:
         insitu.open_mfdatatree(swaths[:2]).insitu.save(tmp_path / "x.insitu")
         tree = insitu.open_mfdatatree(swaths[2:5])

@@ -27,6 +27,7 @@ from forecast_files import (
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, FormatError, NotFoundError, UnsupportedError
 from insitu.lazy_array.duck_array import LazyArray
+from insitu.maintenance.saving import saved_recipe
 from insitu.scanning.scan_member import Job
 
 pytest.importorskip("eccodes")
@@ -309,6 +310,72 @@ def test_expected_labels_are_expected_of_what_is_appended(tmp_path: Path) -> Non
     found = insitu.open_dataset(target).load()
     assert dict(found.sizes) == {"time": 5, "step": 4, "x": 2}
     xr.testing.assert_identical(found, insitu.open_forecasts([*files, late], expect=expect).load())
+
+
+@pytest.mark.parametrize("overlap", ["last", "first"])
+@pytest.mark.parametrize("at", ["first", "last"])
+def test_files_of_a_kind_count_in_the_order_in_which_they_were_given(tmp_path: Path, overlap: str, at: str) -> None:
+    """Indexes of one kind are scanned as one; a corrected file of two of their runs is no such file."""
+    paths = write_runs(tmp_path, [(run, lead) for run in range(0, 12, 3) for lead in (0, 3)])
+    fields = [Field(3, 3, "TMP"), Field(6, 3, "TMP")]
+    corrected = write_grib(tmp_path / "corrected.grib2", fields)
+    messages = [field.message(np.full(12, 5.0 + number)) for number, field in enumerate(fields)]
+    Path(corrected).write_bytes(b"".join(messages))
+    offsets = iter([0, len(messages[0])])
+    lines = [line.split(":") for line in Path(f"{corrected}.idx").read_text().splitlines()]
+    Path(f"{corrected}.idx").write_text("".join(":".join([a, str(next(offsets)), *c]) + "\n" for a, _, *c in lines))
+    given = [corrected, *paths] if at == "first" else [*paths, corrected]
+    found = insitu.open_forecasts(indexes_of(given, "idx"), overlap=overlap).load()
+    expected = insitu.open_forecasts(given, overlap=overlap).load()
+    same_values(found, expected)
+    assert (found.t[1:3, 1, 0, 0] == [5, 6]).all() == (overlap == at)
+
+
+@pytest.mark.parametrize("target", ["renamed", "converted", "moved"])
+def test_shadowed_files_are_known_under_their_new_names(tmp_path: Path, target: str) -> None:
+    folder = tmp_path / "old"
+    folder.mkdir()
+    names = [f"{number}.nc" for number in range(2)]
+    files = [write_table(folder / name, 0, [0, 6], 1 + number) for number, name in enumerate(names)]
+    saved = folder / "a.insitu"
+    insitu.open_forecasts(files, overlap="last").insitu.save(saved, relative=target == "moved")
+    moved = folder.rename(tmp_path / "new")
+    if target == "renamed":
+        insitu.maintenance.rename_sources(str(moved / "a.insitu"), {str(folder): str(moved)})
+    elif target == "converted":
+        insitu.maintenance.convert(moved / "a.insitu", moved / "b.insitu", rename={str(folder): str(moved)})
+    saved = moved / ("b.insitu" if target == "converted" else "a.insitu")
+    recipe = saved_recipe(str(saved))
+    assert recipe is not None
+    assert list(recipe.shadowed) == [str(moved / names[0])]
+    assert insitu.Archive.open(str(saved)).append([str(moved / names[0])]).steps == 0
+    assert (insitu.open_dataset(saved).tas == 2).all()
+    assert not insitu.refresh(saved).stale
+
+
+def test_a_dataset_is_appended_as_the_files_that_it_was_opened_from(tmp_path: Path) -> None:
+    """Not behind what is saved: further lead times of a run that is there belong beside the others of it."""
+    files = [write_table(tmp_path / f"{run}.nc", run, [0, 6], run) for run in (0, 12)]
+    late = write_table(tmp_path / "late.nc", 0, [12], 24)
+    target = str(tmp_path / "a.insitu")
+    insitu.open_forecasts(files).insitu.save(target)
+    more = insitu.open_forecasts([late])
+    with pytest.raises(UnsupportedError, match="which files this dataset has is unknown"):
+        more.isel(x=[0, 1]).insitu.append(target, "time")
+    more.insitu.append(target, "time")
+    found = insitu.open_dataset(target).load()
+    xr.testing.assert_identical(found, insitu.open_forecasts([*files, late]).load())
+    again = insitu.open_dataset(late).insitu.append(target, "time")
+    assert (again.steps, again.skipped) == (0, (late,))
+
+
+def test_a_dataset_of_saved_forecasts_is_appended(tmp_path: Path) -> None:
+    files = [write_table(tmp_path / f"{run}.nc", run, [0, 6], run) for run in (0, 12, 24)]
+    insitu.open_forecasts(files[:2]).insitu.save(tmp_path / "a.insitu")
+    insitu.open_forecasts(files[2:]).insitu.save(tmp_path / "b.insitu")
+    insitu.open_dataset(tmp_path / "b.insitu").insitu.append(tmp_path / "a.insitu", "time")
+    found = insitu.open_dataset(tmp_path / "a.insitu").load()
+    xr.testing.assert_identical(found, insitu.open_forecasts(files).load())
 
 
 def test_newest_by_attributes_is_not_decided_by_times_of_objects(

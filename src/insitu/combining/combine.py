@@ -33,7 +33,7 @@ from insitu.combining.join_files import join_files
 from insitu.combining.join_pieces import plan_lines
 from insitu.combining.placed_files import PlacedFiles, PlacedGroup
 from insitu.combining.portion import Portion, ScannedFiles
-from insitu.combining.scan_by_kind import scan_by_kind
+from insitu.combining.scan_by_kind import order_as_given, scan_by_kind
 from insitu.combining.scan_journal import Journal, journal_of_files, scanning_options
 from insitu.combining.scan_many import scan_many, thread_count
 from insitu.combining.scan_portions import PortionScan
@@ -127,7 +127,7 @@ def combine(
     if found is None and job.forecasts is not None:
         of_kinds = scan_by_kind(urls, job, job.forecasts, run.progress)
         single = scan_many(of_kinds.rest, job, parallel=run.parallel, progress=run.progress) if of_kinds.rest else []
-        found = [*of_kinds.failures, *of_kinds.members, *single]
+        found = order_as_given(urls, of_kinds, single, job.forecasts, recipe.options.combine)
         look(found)
     elif found is None:
         found = scan_many(urls, job, parallel=run.parallel, progress=run.progress, look=look)

@@ -137,6 +137,11 @@ class Recipe:
         by_names = isinstance(combine.concat_dim, Mapping)
         return self.placed is not None or (combine.may_shadow if combine.forecasts else by_names)
 
+    @property
+    def needs_files(self) -> bool:
+        """Whether only files can be added: where each goes follows from all that it has, in all its groups."""
+        return self.placed is not None or bool(self.options.combine.forecasts) or self.options.scan.tree
+
     def sorts_by_labels(self, dim: str) -> bool:
         """Return whether files are put in the order of their labels along a dimension, not in that of the list."""
         rules = self.options.combine.concat_dim

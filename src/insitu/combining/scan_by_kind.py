@@ -14,11 +14,17 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.combining.align import take_steps
+from insitu.combining.arrange import Merged
+from insitu.combining.arrange_forecasts import arrange_forecasts
+from insitu.combining.files_table import FilesTable
+from insitu.combining.label_boxes import LabelBoxes
 from insitu.combining.scan_progress import ScanProgress, open_progress
 from insitu.errors import InsituError
 from insitu.formats.containers import open_location
@@ -27,13 +33,14 @@ from insitu.formats.file_outline import FileOutline
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.registry import Format
 from insitu.model import Axis, Columns, Source, Tile, VirtualArray
-from insitu.scanning.forecast_axes import ForecastAxes
+from insitu.open_options import CombineOptions
+from insitu.scanning.forecast_axes import RUN, ForecastAxes
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Failure, Job
 from insitu.sources.address import is_remote
 from insitu.sources.threads import gather
 
-__all__ = ["ScannedKinds", "scan_by_kind"]
+__all__ = ["ScannedKinds", "order_as_given", "scan_by_kind"]
 
 LEAST = 3
 """Files of a kind from which on they are scanned as one."""
@@ -97,6 +104,65 @@ def scan_by_kind(urls: Sequence[Any], job: Job, axes: ForecastAxes, progress: An
         taken = {number for number, _ in rows} if member is not None else ()
         found.rest.extend(urls[number] for number, _ in group if number not in taken)
     return found
+
+
+def order_as_given(
+    urls: Sequence[Any],
+    kinds: ScannedKinds,
+    single: Sequence[Member | Failure],
+    axes: ForecastAxes,
+    options: CombineOptions,
+) -> list[Member | Failure]:
+    """Return what came of all files; where the order of files counts, in that order.
+
+    A member of many files has no place among others: those of its files that have labels in common with
+    other files become members of their own.
+
+    Parameters
+    ----------
+    urls
+        The files, as they were given.
+    kinds, single
+        What came of those of one kind, and of those that were scanned one by one.
+    axes, options
+        How they are combined.
+    """
+    found: list[Member | Failure] = [*kinds.failures, *kinds.members, *single]
+    if not kinds.members or not options.may_shadow:
+        return found
+    table = FilesTable.of(found)
+    arrangement = arrange_forecasts(table, axes, replace(options, overlap="last", expect=None))
+    shared: dict[int, npt.NDArray[np.bool_]] = {}
+    for boxes in arrangement.grids if isinstance(arrangement, Merged) else ():
+        if isinstance(boxes, LabelBoxes) and boxes.has_overlaps:
+            for box, runs in enumerate(_shared_labels(boxes)):
+                number = boxes.numbers[box]
+                shared[number] = shared[number] | runs if number in shared else runs
+    if not shared:
+        return found
+    position = {url: number for number, url in reversed(list(enumerate(urls)))}
+    placed: list[tuple[int, Member | Failure]] = [(-1, item) for item in kinds.failures]
+    placed += [(position[url], item) for url, item in zip(kinds.rest, single, strict=True)]
+    for number, member in enumerate(kinds.members, len(kinds.failures)):
+        runs = shared.get(number, np.zeros(len(member.sources), bool))
+        alone = np.flatnonzero(~runs)
+        if len(alone):
+            own = tuple(member.sources[at] for at in alone.tolist())
+            placed.append((position[own[0]], replace(take_steps(member, axes.name(RUN), alone), sources=own)))
+        for at in np.flatnonzero(runs).tolist():
+            one = replace(take_steps(member, axes.name(RUN), np.array([at])), source=member.sources[at], sources=())
+            placed.append((position[member.sources[at]], one))
+    return [item for _, item in sorted(placed, key=itemgetter(0))]
+
+
+def _shared_labels(boxes: LabelBoxes) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield for each box which of its labels along the first dimension have a cell that another box has, too."""
+    count = np.zeros(boxes.owner.shape, np.int32)
+    cells = [np.ix_(*(places[box] for places in boxes.places)) for box in range(len(boxes.numbers))]
+    for own in cells:
+        count[own] += 1
+    for own in cells:
+        yield np.asarray((count[own] > 1).any(axis=tuple(range(1, count.ndim))), bool)
 
 
 def _format_of(urls: Sequence[Any], job: Job) -> Format | None:

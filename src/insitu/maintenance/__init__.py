@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from insitu.maintenance.forecast_append import append_forecasts
     from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
-    from insitu.maintenance.saving import convert, is_placed, rename_sources, rollback, save_tree, saved_recipe
+    from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
     "append_forecasts",
@@ -34,7 +34,6 @@ __all__ = [
     "convert",
     "drop",
     "empty_append_report",
-    "is_placed",
     "job_of",
     "keep_last",
     "known_files",
@@ -60,7 +59,6 @@ __getattr__ = lazy_attributes(
         "convert": "insitu.maintenance.saving",
         "drop": "insitu.maintenance.change_files",
         "empty_append_report": "insitu.maintenance.append_files",
-        "is_placed": "insitu.maintenance.saving",
         "job_of": "insitu.maintenance.change_placed",
         "keep_last": "insitu.maintenance.last_steps",
         "known_files": "insitu.maintenance.append_files",

@@ -23,15 +23,7 @@ from insitu.scanning.stored_view import zarr_tree
 if TYPE_CHECKING:
     from insitu.references import RollbackReport
 
-__all__ = ["convert", "is_placed", "rename_sources", "rollback", "save_tree", "saved_recipe"]
-
-
-def is_placed(target: str, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Return whether the files of an archive may overlap or leave gaps."""
-    from insitu import references
-
-    document = references.recipe_of(target, storage_options=storage_options)
-    return document is not None and "placed" in document
+__all__ = ["convert", "rename_sources", "rollback", "save_tree", "saved_recipe"]
 
 
 def save_tree(
@@ -134,6 +126,7 @@ def convert(
         What was saved.
     """
     from insitu import references
+    from insitu.references.urls import with_other_files
 
     source = one_location(source)
     job = Job(ScanOptions(storage_options=storage_options, allow_local=allow_local))
@@ -142,12 +135,12 @@ def convert(
         tree = references.open_files_tree(os.fspath(source), allow_local=allow_local, storage_options=storage_options)
     else:
         tree = nest_groups({path: tree_from_member(member) for path, member in scan_tree(source, job)})
-    recipe = saved_recipe(os.fspath(source), storage_options)
+    document = references.recipe_of(os.fspath(source), storage_options=storage_options)
     if rename is not None:
         references.renamed_urls(tree, rename)  # raises if nothing matches
         tree = references.with_renamed_sources(tree, rename)
-        change = references.renaming_function(rename)
-        recipe = recipe and replace(recipe, files=tuple(map(change, recipe.files)))
+        document = with_other_files(document, references.renaming_function(rename))
+    recipe = None if document is None else Recipe.from_document(document)
     save_tree(tree, target, recipe=recipe, storage_options=storage_options, **options)
     return tree
 

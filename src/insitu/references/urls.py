@@ -116,7 +116,7 @@ def _is_absolute_path(url: str) -> bool:
 
 
 def with_other_files(recipe: Mapping[str, Any] | None, change: Callable[[str], str]) -> dict[str, Any] | None:
-    """Return a saved recipe with other URLs of its files.
+    """Return a saved recipe with other URLs of its files, also of those of which nothing is shown.
 
     Examples
     --------
@@ -125,11 +125,17 @@ def with_other_files(recipe: Mapping[str, Any] | None, change: Callable[[str], s
     """
     if recipe is None:
         return None
-    files = []
-    for name in recipe.get("files") or ():
-        archive, mark, member = str(name).partition("::")  # a member of an archive, if no scheme precedes the mark
-        files.append(name if mark and "://" in archive else f"{change(archive)}{mark}{member}")
-    return {**recipe, "files": files} if files else dict(recipe)
+
+    def rename(name: str) -> str:
+        archive, mark, member = name.partition("::")  # a member of an archive, if no scheme precedes the mark
+        return name if mark and "://" in archive else f"{change(archive)}{mark}{member}"
+
+    changed = dict(recipe)
+    if files := recipe.get("files"):
+        changed["files"] = [rename(str(name)) for name in files]
+    if shadowed := recipe.get("shadowed"):
+        changed["shadowed"] = {rename(name): about for name, about in shadowed.items()}
+    return changed
 
 
 def relative_to(url: str, target: str) -> str:

@@ -219,11 +219,13 @@ class InsituAccessor:
             Which files were added, and which were there already.
         """
         options = self._options(storage_options)
-        if maintenance.is_placed(fspath(target), options):
+        recipe = maintenance.saved_recipe(fspath(target), options)
+        if recipe is not None and recipe.needs_files:
             origin = self.origin
             if origin is None or not origin.is_unchanged(self._dataset) or origin.archive.job.finish is not None:
                 raise UnsupportedError(
-                    "labels of the archive come from one of several files, and which files this dataset has is unknown",
+                    "where files go in the archive follows from all that each of them has, and which files this "
+                    "dataset has is unknown: it was changed after it was opened",
                     url=fspath(target),
                     hint="Give the files: insitu.Archive.open(archive).append(files)",
                 )

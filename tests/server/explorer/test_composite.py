@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from server.explorer.test_page_modules import run_module
+from server.explorer.page_modules import run_module
 
 
 def test_dimensions_of_bands(tmp_path: Path) -> None:

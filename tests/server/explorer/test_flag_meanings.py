@@ -12,7 +12,7 @@ import xarray as xr
 
 from insitu.server.explorer.flag_meanings import flags_of
 from server.explorer.client import Explorer
-from server.explorer.test_page_modules import run_module
+from server.explorer.page_modules import run_module
 from server.serving import serving
 
 

@@ -126,8 +126,17 @@ def test_pictures_are_fetched_while_others_are_shown(picture: ExplorerPage) -> N
     picture.page.wait_for_function("() => location.hash.includes('11')")
 
 
-def test_missing_values_are_seen(picture: ExplorerPage) -> None:
+@pytest.fixture
+def plain_map(open_page: Open, explored: Server, pattern: str) -> ExplorerPage:
+    """The same without lines."""
+    page = open_page(explored.url, f"{_link(pattern, variable='tas')}&lines=none")
+    page.wait_for_picture()
+    return page
+
+
+def test_missing_values_are_seen(plain_map: ExplorerPage) -> None:
     """They are transparent, so that the hatching behind shows; the others are painted."""
+    picture = plain_map
     assert picture.hover(4, 1, *SHAPE) == "missing"
     alpha = picture.page.evaluate(
         """() => { const canvas = document.querySelector('canvas.raster');
@@ -163,8 +172,9 @@ def test_one_range_of_colours_for_all_times(picture: ExplorerPage, maps: xr.Data
     assert _limits(picture) == pytest.approx([270, np.nanmax(maps.tas[3])], rel=1e-4)  # what is typed stays
 
 
-def test_colours_follow_the_values(picture: ExplorerPage, maps: xr.Dataset) -> None:
+def test_colours_follow_the_values(plain_map: ExplorerPage, maps: xr.Dataset) -> None:
     """The colour of a pixel is that of temperatures at its share of the range that the controls show."""
+    picture = plain_map
     picture.find(".caption", has_text="One range").wait_for()
     low, high = _limits(picture)
     field = maps.tas[0].values
@@ -180,6 +190,7 @@ def test_colours_follow_the_values(picture: ExplorerPage, maps: xr.Dataset) -> N
 
 
 def test_zooming_by_a_box_and_back(picture: ExplorerPage, maps: xr.Dataset) -> None:
+    picture.find("[data-mode=zoom]").click()
     picture.find(".surface").scroll_into_view_if_needed()
     picture.draw(picture.place(17, 10, *SHAPE), picture.place(6, 29, *SHAPE))
     picture.page.wait_for_function("() => location.hash.includes('box')")
@@ -338,6 +349,7 @@ def _run_python(code: str, folder: Path) -> xr.DataArray:
 
 def test_the_copied_python_snippet(picture: ExplorerPage, maps: xr.Dataset, tmp_path: Path) -> None:
     picture.find("input[name=time]").fill("5")
+    picture.find("[data-mode=zoom]").click()
     picture.find(".surface").scroll_into_view_if_needed()
     picture.draw(picture.place(17, 10, *SHAPE), picture.place(6, 29, *SHAPE))
     picture.page.wait_for_function("() => location.hash.includes('box')")

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from server.explorer.conftest import ROOT
-
-PAGE = ROOT / "src" / "insitu" / "server" / "explorer" / "page"
-
-
-def run_module(folder: Path, module: str, code: str) -> Any:
-    """Return what an expression gives, in which the exports of a module are known by name."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node here")
-    page = folder / "page"
-    if not page.exists():
-        shutil.copytree(PAGE, page)
-        (page / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    imports = f'import fs from "node:fs"; import * as module from "./page/{module}";'
-    script = f"{imports} console.log(JSON.stringify({code}));"
-    (folder / "run.mjs").write_text(script, encoding="utf-8")
-    done = subprocess.run([node, "run.mjs"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from server.explorer.page_modules import run_module
 
 
 def _length(lines: np.ndarray[Any, Any]) -> float:

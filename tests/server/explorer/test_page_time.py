@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from server.explorer.client import Explorer
-from server.explorer.test_page_modules import run_module
+from server.explorer.page_modules import run_module
 from server.serving import serving
 
 CALENDARS = ["noleap", "all_leap", "360_day", "julian", "standard", "proleptic_gregorian"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,11 @@ from insitu.server.settings import Limits
 
 __all__ = [
     "MAX_DECODED_BYTES",
+    "PicturePlan",
     "check_memory",
     "decoding_budget",
     "find_written",
+    "plan_picture",
     "prepare_field",
     "read_field",
     "read_plane",
@@ -60,6 +62,60 @@ MAX_PIXELS = 4096
 
 def prepare_field(request: ArchiveRequest) -> ApiTask:
     """Return the task of `api/field`."""
+    plan = plan_picture(request)
+    level, sampling, written = plan.level, plan.sampling, plan.written
+    cost = check_memory(level, sampling, request.limits, written)
+
+    def work(context: ReadContext) -> ApiAnswer:
+        named = replace(context, name=level.path)
+        if written is None:
+            values = read_field(level, sampling, named, slab_bytes(request.limits))
+        else:
+            key = level.select(sampling.y.positions, sampling.x.positions)
+            values = to_number_array(written.read_plane(key, level.sides, named))
+        return _field_answer(request.archive, plan, values, context)
+
+    key = level.select(sampling.y.selector, sampling.x.selector)
+    decoded = estimate_values(level.array, key).bytes_decoded if written is None else written.decoded_bytes(key)
+    # What fills more than half of the cache would push out what other clients look at.
+    fits_cache = decoded <= request.limits.cache // 2
+    return ApiTask(work, cost, caches_chunks=fits_cache)
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePlan:
+    """What is read for the picture of a field."""
+
+    field: FieldQuery
+    level: FieldQuery
+    """The field itself, or an overview of it."""
+    sampling: Sampling
+    """Which elements of the level are read."""
+    shrink: tuple[float, float]
+    """Rows and columns of the field that an element of the level covers."""
+    written: WrittenChunks | None
+    """The chunks that are read, if these are only those that were written."""
+
+    @property
+    def edges(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Where pixels begin, and where the last one ends, in rows and columns of the field."""
+        box, (y, x) = self.field.box, (self.sampling.y, self.sampling.x)
+        rows = np.asarray(box.top + (y.edges - y.start) * self.shrink[0], np.float64)
+        columns = np.asarray(box.left + (x.edges - x.start) * self.shrink[1], np.float64)
+        return rows, columns
+
+    def describe_sampling(self) -> dict[str, Any]:
+        """Return for JSON how many of the values are looked at."""
+        sampling, shrink = self.sampling, self.shrink
+        return {
+            "method": sampling.method if shrink == (1.0, 1.0) else "overview",
+            "step": [sampling.y.step * shrink[0], sampling.x.step * shrink[1]],
+            "share": sampling.share,
+        }
+
+
+def plan_picture(request: ArchiveRequest) -> PicturePlan:
+    """Return what is read for the picture that a query asks for."""
     field = parse_field_query(request.archive, request.query)
     pixels = (
         request.query.number("rows", 600, 1, MAX_PIXELS),
@@ -74,22 +130,7 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
     level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written)
     if written is not None and (sampling.method != "nearest" or sampling.share < 1):
         written = None  # the usual way is as good
-    cost = check_memory(level, sampling, request.limits, written)
-
-    def work(context: ReadContext) -> ApiAnswer:
-        named = replace(context, name=level.path)
-        if written is None:
-            values = read_field(level, sampling, named, slab_bytes(request.limits))
-        else:
-            key = level.select(sampling.y.positions, sampling.x.positions)
-            values = to_number_array(written.read_plane(key, level.sides, named))
-        return _field_answer(request.archive, field, sampling, shrink, values, context, written)
-
-    key = level.select(sampling.y.selector, sampling.x.selector)
-    decoded = estimate_values(level.array, key).bytes_decoded if written is None else written.decoded_bytes(key)
-    # What fills more than half of the cache would push out what other clients look at.
-    fits_cache = decoded <= request.limits.cache // 2
-    return ApiTask(work, cost, caches_chunks=fits_cache)
+    return PicturePlan(field, level, sampling, shrink, written)
 
 
 def find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
@@ -286,30 +327,20 @@ def _slabs(field: FieldQuery, sampling: Sampling, slab: int) -> Iterator[tuple[i
 
 
 def _field_answer(
-    archive: OpenedArchive,
-    field: FieldQuery,
-    sampling: Sampling,
-    shrink: tuple[float, float],
-    values: npt.NDArray[Any],
-    context: ReadContext,
-    written: WrittenChunks | None = None,
+    archive: OpenedArchive, plan: PicturePlan, values: npt.NDArray[Any], context: ReadContext
 ) -> ApiAnswer:
+    field, written = plan.field, plan.written
     sides, arrays = {}, {"values": values}
-    start = {"y": field.box.top, "x": field.box.left}
     # Positions in an overview become positions in the field: the middle of what an element of the overview covers.
-    for name, dim, side, factor in (("y", field.y, sampling.y, shrink[0]), ("x", field.x, sampling.x, shrink[1])):
-        centres = side.centres if factor == 1 else start[name] + (side.centres - side.start + 0.5) * factor - 0.5
+    for name, dim, edges in zip("yx", (field.y, field.x), plan.edges, strict=True):
+        centres = (edges[:-1] + edges[1:] - 1) / 2
         sides[name], arrays[name] = describe_side(archive, field.path, field.array, dim, centres, context)
     box, array = field.box, field.array
     header = {
         "shape": list(values.shape),
         **sides,
         "box": [box.top, box.bottom, box.left, box.right],
-        "sampling": {
-            "method": sampling.method if shrink == (1.0, 1.0) else "overview",
-            "step": [sampling.y.step * shrink[0], sampling.x.step * shrink[1]],
-            "share": sampling.share,
-        },
+        "sampling": plan.describe_sampling(),
         "range": value_range(values),
         "missing": int(np.count_nonzero(np.isnan(values))),
         "kind": kind_of(array),

@@ -57,6 +57,11 @@
  * @property {number} [speed] pictures a second of an animation
  * @property {string} [once] `1`: an animation ends at the last position
  * @property {string} [sampling]
+ * @property {string} [projection] of a map; `none`: by axes
+ * @property {[number, number]} [centre] longitude and latitude in the middle of a map
+ * @property {number} [zoom] of a map; 1: all is in view
+ * @property {string} [lines] lines on a map, with commas between
+ * @property {string} [mask] `land` or `ocean`: what a map hides
  * @property {string} [flip] `down` or `up`: where the rows run
  * @property {number} [start] first row of a table
  * @property {string} [colour] what chunks are coloured by
@@ -72,8 +77,8 @@
  * @typedef {{ [Key in keyof State]?: State[Key] | null }} Changes
  */
 
-const JSON_KEYS = new Set(["regions", "rgb", "index", "box", "point", "over", "chunk_box", "cell"]);
-const NUMBER_KEYS = new Set(["low", "high", "start", "steps", "speed"]);
+const JSON_KEYS = new Set(["regions", "rgb", "index", "box", "point", "over", "chunk_box", "cell", "centre"]);
+const NUMBER_KEYS = new Set(["low", "high", "start", "steps", "speed", "zoom"]);
 
 /** Listeners, and the part after `#` that they know; null before the first. */
 const address = {
@@ -124,6 +129,9 @@ function checkShapes(state) {
   for (const key of ["box", "chunk_box"]) if (state[key] && !integers(state[key], 4)) delete state[key];
   if (state.rgb && !integers(state.rgb, 3)) delete state.rgb;
   if (state.point && !integers(state.point, 2)) delete state.point;
+  const isPlace = Array.isArray(state.centre) && state.centre.length === 2 && state.centre.every(Number.isFinite);
+  if (state.centre && !isPlace) delete state.centre;
+  if (state.zoom !== undefined && !(state.zoom > 0)) delete state.zoom;
   if (state.over && !(Array.isArray(state.over) && state.over.every((name) => typeof name === "string")))
     delete state.over;
   for (const key of ["below", "above", "missing"]) if (!/^#[0-9a-f]{6}$/i.test(state[key] ?? "")) delete state[key];

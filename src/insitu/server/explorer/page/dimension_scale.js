@@ -149,6 +149,17 @@ export class DimensionScale {
   }
 
   /**
+   * Return the coordinate of the border before an element, within what is shown.
+   *
+   * @param {number} index
+   */
+  edgeAt(index) {
+    const cell = Math.min(this.count, Math.max(0, (index - this.first) / this.step));
+    const floor = Math.min(Math.floor(cell), this.count - 1);
+    return this.edges[floor] + (this.edges[floor + 1] - this.edges[floor]) * (cell - floor);
+  }
+
+  /**
    * Return the screen pixel in the middle of a cell.
    *
    * @param {number} cell

@@ -3,8 +3,9 @@
 import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { MAPS } from "./colour.js";
-import { Composite } from "./composite.js";
+import { Composite, compositeBands } from "./composite.js";
 import { DimensionScale, isEqualAspect, rowsRunDown } from "./dimension_scale.js";
+import { EarthMap } from "./earth_map.js";
 import { element, labelled } from "./element.js";
 import { FlagColours, flagsOf } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
@@ -12,9 +13,13 @@ import { formatCount, formatLabel, formatNumber, formatTime, joinUnits, shortenT
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
 import { errorBox } from "./messages.js";
+import { MapControls } from "./map_controls.js";
+import { MapPlaces } from "./map_places.js";
 import { Overlay } from "./overlay.js";
+import { AxesPlaces } from "./picture_places.js";
 import { PictureView } from "./picture_view.js";
 import { fieldParameters, planeOf, sizeOf } from "./plane.js";
+import { isProjection } from "./projections.js";
 import { Regions } from "./regions.js";
 import { paintRaster } from "./raster.js";
 import { OWN_RANGE, rangeDimension, SampledRange } from "./sampled_range.js";
@@ -26,6 +31,7 @@ import { ValueColours } from "./value_colours.js";
 /** @import { Numbers } from "./binary.js" */
 /** @import { Range } from "./colour.js" */
 /** @import { Side } from "./dimension_scale.js" */
+/** @import { Parameters } from "./api.js" */
 /** @import { Cell } from "./picture.js" */
 /** @import { FieldPlane } from "./plane.js" */
 
@@ -50,13 +56,19 @@ import { ValueColours } from "./value_colours.js";
 
 /** @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers } }} FieldAnswer */
 
+/**
+ * What is painted, and the pixel of each of its numbers.
+ *
+ * @typedef {{ cells: Numbers, painter: (value: number) => number }} Painted
+ */
+
 /** @typedef {[number, number]} Point row and column of an element of the variable */
 
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
 const FRAMES_AHEAD = 8; // pictures that are asked for while an animation plays
 const HISTOGRAM_PAUSE = 300; // ms after the last picture of an animation
 const KEYS =
-  "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus shows all and ends a polygon, brackets move the first slider.";
+  "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus zooms out, Escape shows all and ends a polygon, brackets move the first slider. A map is moved by the keys w, a, s and d.";
 
 /**
  * Values of one variable.
@@ -65,6 +77,9 @@ const KEYS =
  */
 export class FieldView extends PictureView {
   #latestPoint = new Latest();
+  #valuesKey = "";
+  /** @type {Painted | null} */
+  #painted = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -109,9 +124,16 @@ export class FieldView extends PictureView {
       () => this.#drawAgain(),
       (problem) => this.problem.replaceChildren(errorBox(problem)),
     );
+    this.map = new EarthMap({
+      redraw: () => this.#drawMoved(),
+      rest: (view) => changeState(view, { replace: true }),
+      isHandOn: () => this.regions.mode === "move",
+    });
+    this.places = new MapPlaces(this.map);
+    this.mapControls = new MapControls();
     const { y, x } = this.sideChoices;
     this.assemble(
-      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements, this.composite.element, ...this.overlay.elements, this.regions.controls],
+      [labelled("Vertical", y), labelled("Horizontal", x), ...this.mapControls.elements, ...this.controls.elements, this.composite.element, ...this.overlay.elements, this.regions.controls],
       [this.regions.element, this.line.element, this.histogram.element],
     );
   }
@@ -129,10 +151,16 @@ export class FieldView extends PictureView {
     this.composite.update(state, this.plane, (plane) => this.#parameters(plane));
     this.overlay.update(state, this.plane, { width: this.width, height: this.height });
     this.sliders.showPace(state);
-    const parameters = this.#parameters(this.plane);
-    const upcoming = this.sliders.upcoming(FRAMES_AHEAD);
-    const ahead = upcoming.map((index) => this.#parameters({ ...this.plane, index: { ...this.plane.index, ...index } }));
+    const whole = this.#parameters(this.plane);
+    const box = this.#showMap(state, whole);
+    const parameters = box ? { ...whole, box } : whole;
+    const ahead = this.sliders.upcoming(FRAMES_AHEAD).map((index) => ({
+      ...this.#parameters({ ...this.plane, index: { ...this.plane.index, ...index } }),
+      ...(box ? { box } : {}),
+    }));
+    const { base } = this.map;
     if (this.isRequested(parameters)) this.redraw();
+    else if (this.map.name && !box && base?.key === this.#valuesKey) this.showAnswer(base.answer, parameters);
     else {
       const loaded = this.load(parameters);
       this.frames.fetchAhead(ahead);
@@ -152,6 +180,26 @@ export class FieldView extends PictureView {
     return Promise.all([this.overlay.pending, this.composite.pending]).then(() => {});
   }
 
+  /**
+   * Take over what a state says about the map; return the box of finer values that it needs.
+   *
+   * @param {State} state
+   * @param {Parameters} whole
+   */
+  #showMap(state, whole) {
+    const { plane, map } = this;
+    // A map paints one field at a time.
+    const canMap =
+      liesOnEarth(this.archive, this.variable, plane) && state.axes !== "index" && !compositeBands(state, plane);
+    const name = !canMap || state.projection === "none" ? null : isProjection(state.projection) ? state.projection : "plate";
+    this.#valuesKey = JSON.stringify(whole);
+    map.show(name, state, JSON.stringify([plane.y, plane.x, plane.box]));
+    this.mapControls.showState(state, name, canMap);
+    this.regions.showMap(name !== null);
+    if (state.centre || state.zoom) this.wholeButton.disabled = false;
+    return name ? map.finerBox() : null;
+  }
+
   #resolution() {
     // Steps of 64 pixels, so that a small change of the window asks for nothing new.
     const density = Math.min(2, devicePixelRatio || 1);
@@ -168,22 +216,14 @@ export class FieldView extends PictureView {
     const byIndex = this.state.axes === "index";
     const y = new DimensionScale(header.y, arrays.y, y0, y1, stepY, byIndex);
     const x = new DimensionScale(header.x, arrays.x, x0, x1, stepX, byIndex);
-    const colours = (this.colours = new ValueColours(
-      this.state,
-      this.sampledRange.answer ?? header.range,
-      this.variable,
-    ));
+    if (this.map.name) this.map.take(this.answer, this.#valuesKey, y, x, this.plane.box);
+    // Colours do not change with what is in view, where the range of all is known.
+    const range = this.sampledRange.answer ?? this.#mapLayers(y, x)[0]?.answer.header.range ?? header.range;
+    const colours = (this.colours = new ValueColours(this.state, range, this.variable));
     const flags = this.shownFlags;
-    const painted = flags ?? colours;
     this.controls.showColours(colours, flags !== null);
     const composite = this.composite.paint(this.state, this.answer);
-    this.drawPicture(y, x, {
-      yDown: this.#isYDown(y),
-      equalAspect: isEqualAspect(y, x),
-      render: (canvas) => paintRaster(canvas, composite?.cells ?? arrays.values, y, x, composite?.painter ?? painted.painter()),
-    });
-    this.overlay.draw({ svg: this.picture.overlay, y, x, size: this.picture.size });
-    this.regions.draw(this.picture.overlay, y, x);
+    this.#drawField(y, x, composite ?? { cells: arrays.values, painter: (flags ?? colours).painter() });
     if (composite) this.#drawWords(composite.entries, "Composite");
     else this.#drawBar(this.answer, colours);
     this.#drawTexts(header);
@@ -263,6 +303,49 @@ export class FieldView extends PictureView {
   }
 
   /**
+   * Return what is drawn on a map; nothing where the picture is none, or labels turn back.
+   *
+   * @param {DimensionScale} y
+   * @param {DimensionScale} x
+   */
+  #mapLayers(y, x) {
+    return this.map.name && !y.byIndex && !x.byIndex ? this.map.layersOf(this.#valuesKey) : [];
+  }
+
+  /**
+   * Draw the picture with what lies over it.
+   *
+   * @param {DimensionScale} y
+   * @param {DimensionScale} x
+   * @param {Painted} painted
+   */
+  #drawField(y, x, painted) {
+    const isMap = this.#mapLayers(y, x).length > 0;
+    this.#painted = painted;
+    if (isMap) {
+      this.scales = { y, x };
+      this.drawFrame(this.map, (canvas) => this.map.paint(canvas, this.#valuesKey, painted.painter));
+    } else {
+      this.drawPicture(y, x, {
+        yDown: this.#isYDown(y),
+        equalAspect: isEqualAspect(y, x),
+        render: (canvas) => paintRaster(canvas, painted.cells, y, x, painted.painter),
+      });
+    }
+    const places = isMap ? this.places : new AxesPlaces(y, x);
+    this.overlay.draw({ svg: this.picture.overlay, places, size: this.picture.size });
+    this.regions.draw(this.picture.overlay, places, !isMap && y.byIndex && x.byIndex);
+  }
+
+  /** Draw a map that was moved: all but the picture is as before. */
+  #drawMoved() {
+    if (!this.scales || !this.#painted || !this.map.name) return;
+    this.#drawField(this.scales.y, this.scales.x, this.#painted);
+    this.picture.pointAgain();
+    this.#markPoint();
+  }
+
+  /**
    * Return whether rows run downwards: for images without coordinates, and for depths.
    *
    * @param {DimensionScale} y
@@ -297,7 +380,7 @@ export class FieldView extends PictureView {
     const elsewhere = first.length ? ` (the first begins at index ${first.join(", ")})` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${[this.sampledRange.text, this.overlay.text].map((text) => text && `. ${text}`).join("")}. Draw a box to zoom in, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${[this.sampledRange.text, this.overlay.text].map((text) => text && `. ${text}`).join("")}. ${this.map.name ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in"}, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
@@ -359,7 +442,15 @@ export class FieldView extends PictureView {
   drag(rows, columns) {
     if (!this.scales) return;
     const { y, x } = this.scales;
-    if (!this.regions.takeBox([...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)])) super.drag(rows, columns);
+    /** @type {Box} */
+    const box = [...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)];
+    if (!this.regions.takeBox(box)) changeState({ box, ...this.wholeChanges() });
+  }
+
+  /** @returns {Changes} */
+  wholeChanges() {
+    this.map.showAll();
+    return { centre: null, zoom: null };
   }
 
   /** Close a polygon that is being drawn; else show all. */
@@ -462,9 +553,15 @@ export class FieldView extends PictureView {
       this.#showReadout("", "Move over the picture to read values.", "");
       return;
     }
-    this.picture.mark({ row: scales.y.cellOfIndex(point[0]), column: scales.x.cellOfIndex(point[1]) });
+    this.#markPoint();
     if (plane.over.length === 0 && !this.sliders.isPlaying) this.#showExactValue(point);
     this.#showLine(point);
+  }
+
+  #markPoint() {
+    const { point } = this.state;
+    const { y, x } = this.scales ?? {};
+    this.picture.mark(point && y && x ? { row: y.cellOfIndex(point[0]), column: x.cellOfIndex(point[1]) } : null);
   }
 
   /** @param {Point} point */
@@ -499,12 +596,29 @@ export class FieldView extends PictureView {
   close() {
     super.close();
     clearTimeout(this.#histogramTimer);
+    this.map.close();
     this.overlay.close();
     this.sampledRange.close();
     this.composite.close();
     this.regions.close();
     this.#latestPoint.stop();
   }
+}
+
+/**
+ * Return whether both sides of a plane are labelled by longitudes and latitudes.
+ *
+ * @param {Archive} archive
+ * @param {Variable} variable
+ * @param {FieldPlane} plane
+ */
+function liesOnEarth(archive, variable, { y, x }) {
+  /** @type {(dim: string, pattern: RegExp) => boolean} */
+  const isLabelled = (dim, pattern) =>
+    (archive.variable(variable.coordinates?.[dim])?.attributes ?? []).some(
+      ({ name, value }) => ["units", "standard_name"].includes(name) && pattern.test(value),
+    );
+  return isLabelled(y, /^(degrees?_?(north|n)|latitude)$/i) && isLabelled(x, /^(degrees?_?(east|e)|longitude)$/i);
 }
 
 /**
