@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from insitu.server.error_responses import STATUS_BY_KIND
 from server.explorer.page_modules import run_module
 
 
@@ -196,3 +197,60 @@ def test_colours_in_steps_beyond_the_range_and_missing(tmp_path: Path) -> None:
     assert pixels[6:] == ["ff0000ff", "ff00ff00"]  # opaque; blue, green, red
     assert texts[0] == texts[1] != texts[2]
     assert texts[4] == "#ff0000"
+
+
+def test_every_error_of_the_server_says_what_to_do(tmp_path: Path) -> None:
+    failures = [{"kind": kind, "status": status, "retryAfter": None} for kind, status in STATUS_BY_KIND.items()]
+    # Without a kind: no answer at all, the answers of Starlette, those of a proxy.
+    failures += [{"kind": None, "status": status, "retryAfter": None} for status in (0, 401, 404, 500, 502, 504)]
+    found = run_module(tmp_path, "error_advice.js", f"{json.dumps(failures)}.map(module.adviseOn)")
+    for failure, advice in zip(failures, found, strict=True):
+        assert advice["title"] != "This cannot be shown", failure
+        assert advice["text"] or failure["kind"] == "unsupported", failure
+        assert advice["way"] in ("again", "reload", "reset", "list", None)
+    by_kind = {failure["kind"]: advice for failure, advice in zip(failures, found, strict=True)}
+    assert by_kind["stale"]["way"] == "reload"
+    assert by_kind["too-large"]["way"] == "reset"  # asking for the same again gives the same
+    assert by_kind["not-found"]["way"] == by_kind["refused"]["way"] == "list"
+    unknown = {"kind": "new", "status": 418, "retryAfter": None}
+    assert (
+        run_module(tmp_path, "error_advice.js", f"module.adviseOn({json.dumps(unknown)}).title")
+        == "This cannot be shown"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "seconds"),
+    [(429, 3, 3), (503, 0, 1), (429, 0.2, 1), (503, 9999, 120), (429, None, None), (413, 3, None), (502, 3, None)],
+)
+def test_only_a_busy_server_is_asked_again_by_itself(
+    tmp_path: Path, status: int, after: float | None, seconds: int | None
+) -> None:
+    failure = json.dumps({"kind": "busy", "status": status, "retryAfter": after})
+    assert run_module(tmp_path, "error_advice.js", f"module.secondsToWait({failure})") == seconds
+
+
+@pytest.mark.parametrize(
+    ("positions", "placed"),
+    [
+        ([1.0, 2.5, 9.0], True),
+        ([9.0, 2.5, 1.0], True),
+        ([1.0, 1.0, 2.0], False),
+        ([1.0, 3.0, 2.0], False),
+        ([1.0, None, 2.0], False),
+        ([4.0], True),
+    ],
+)
+def test_a_line_whose_coordinate_lies_is_drawn_by_position(
+    tmp_path: Path, positions: list[float | None], placed: bool
+) -> None:
+    side = {"dim": "x", "kind": "number", "units": "m", "name": "x", "labels": None}
+    header = json.dumps({"size": 2 * len(positions), "position": side})
+    code = (
+        f"(() => {{ const made = module.withPlaces({{ header: {header}, arrays: {{ values: [1], position: "
+        f"Float64Array.from({json.dumps(positions)}, (v) => v ?? NaN) }} }});"
+        " return [made.header.position.kind, [...made.arrays.position]]; })()"
+    )
+    kind, found = run_module(tmp_path, "line_places.js", code)
+    assert kind == ("number" if placed else "index")
+    assert found == (positions if placed else [0.5 + 2 * at for at in range(len(positions))])

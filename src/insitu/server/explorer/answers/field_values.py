@@ -77,6 +77,10 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
 
     key = level.select(sampling.y.selector, sampling.x.selector)
     decoded = estimate_values(level.array, key).bytes_decoded if written is None else written.decoded_bytes(key)
+    if decoded > _most_bytes(request):
+        raise RequestTooLargeError(
+            f"this picture needs {decoded:,} bytes of decoded chunks, more than {_most_bytes(request):,}"
+        )
     # What fills more than half of the cache would push out what other clients look at.
     fits_cache = decoded <= request.limits.cache // 2
     return ApiTask(work, cost, caches_chunks=fits_cache)
@@ -124,13 +128,20 @@ def plan_picture(request: ArchiveRequest) -> PicturePlan:
     how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
     if how == "auto" and (kind_of(field.array) != "number" or flags_of(field.array.attributes)):
         how = "nearest"
-    written = find_written(request.archive, field, request.limits)
+    most = _most_bytes(request)
+    # To find out what was written, an array is listed: more than a small picture is worth.
+    written = find_written(request.archive, field, request.limits) if most == MAX_DECODED_BYTES else None
     if written is not None:
         field = replace(field, array=written.array)
-    level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written)
+    level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written, most)
     if written is not None and (sampling.method != "nearest" or sampling.share < 1):
         written = None  # the usual way is as good
     return PicturePlan(field, level, sampling, shrink, written)
+
+
+def _most_bytes(request: ArchiveRequest) -> int:
+    """Return how many bytes the chunks of a picture may decode to, as the client wants it."""
+    return request.query.number("most_bytes", MAX_DECODED_BYTES, 1, MAX_DECODED_BYTES)
 
 
 def find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
@@ -153,12 +164,13 @@ def plan_field(
     how: str,
     limits: Limits,
     written: WrittenChunks | None = None,
+    most: int = MAX_DECODED_BYTES,
 ) -> tuple[FieldQuery, Sampling, tuple[float, float]]:
     """Return the level that is read, how it is sampled, and how many elements of the field one of its elements covers.
 
     The level is the field itself, or an overview of it if the archive has one and the field is too large.
     """
-    budget = decoding_budget(field, limits)
+    budget = min(decoding_budget(field, limits), most)
 
     def sample(level: FieldQuery, method: str) -> Sampling | None:
         return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget, written)

@@ -158,6 +158,16 @@ export class Archive {
   }
 }
 
+/**
+ * Return whether a variable is drawn as a picture.
+ *
+ * @param {Variable} variable
+ */
+export const isPicture = (variable) =>
+  variable.dims.length >= 2 &&
+  ["number", "time", "bool"].includes(variable.kind) &&
+  variable.shape.every((size) => size > 0);
+
 /** @param {string} name */
 const isBounds = (name) => /(_bnds|_bounds|_vertices|_mask)$/.test(name);
 

@@ -350,7 +350,7 @@ export class IndexScale {
 }
 
 /** @param {Numbers} positions */
-function isMonotonic(positions) {
+export function isMonotonic(positions) {
   if (positions.length === 0 || !positions.every(Number.isFinite)) return false;
   if (positions.length === 1) return true;
   const rising = positions[1] > positions[0];

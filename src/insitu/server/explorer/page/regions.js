@@ -6,6 +6,7 @@ import { changeState, readState } from "./address.js";
 import { saveBlob } from "./downloads.js";
 import { element, svgElement } from "./element.js";
 import { formatCount, formatLabel, formatNumber, joinUnits } from "./format.js";
+import { withPlaces } from "./line_places.js";
 import { errorBox } from "./messages.js";
 import { sizeOf } from "./plane.js";
 import { positionAxis } from "./position_axis.js";
@@ -214,7 +215,8 @@ export class Regions {
         Promise.all(requests.map(({ route, parameters }) => askArrays(route, parameters, signal))),
       );
       if (!answers) return;
-      this.#drawAgain = () => this.#show(answers, regions, requests, along);
+      const placed = answers.map(withPlaces);
+      this.#drawAgain = () => this.#show(placed, regions, requests, along);
       this.#drawAgain();
     } catch (problem) {
       this.#shownKey = "";
