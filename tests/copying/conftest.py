@@ -53,6 +53,11 @@ def write_year(path: Path, year: int, steps: int = TIMES, scale: float = 0.001, 
     )
 
 
+@pytest.fixture(autouse=True)
+def without_waiting_for_the_disk(without_syncing: None) -> None:
+    """Copies synchronise everything that they write."""
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> str:
     """A pattern of three files."""

@@ -1,6 +1,7 @@
 // An archive as the server describes it: groups and variables, found by path.
 
 import { askJson } from "./api.js";
+import { hasField } from "./plane.js";
 
 /**
  * @typedef {{ name: string, value: string }} Attribute
@@ -164,7 +165,7 @@ export class Archive {
  * @param {Variable} variable
  */
 export const isPicture = (variable) =>
-  variable.dims.length >= 2 &&
+  hasField(variable) &&
   ["number", "time", "bool"].includes(variable.kind) &&
   variable.shape.every((size) => size > 0);
 

@@ -160,6 +160,17 @@ export class DimensionScale {
   }
 
   /**
+   * Return the element index of a coordinate, with the share of the element that lies before it.
+   *
+   * @param {number} position
+   */
+  indexAt(position) {
+    const cell = this.#search(position);
+    const share = (position - this.edges[cell]) / (this.edges[cell + 1] - this.edges[cell]);
+    return this.first + (cell + share) * this.step;
+  }
+
+  /**
    * Return the screen pixel in the middle of a cell.
    *
    * @param {number} cell

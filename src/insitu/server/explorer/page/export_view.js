@@ -4,7 +4,7 @@ import { bandDimension, compositeBands } from "./composite.js";
 import { element } from "./element.js";
 import { downloadField } from "./downloads.js";
 import { errorBox } from "./messages.js";
-import { exportedPlane, fieldParameters, planeOf } from "./plane.js";
+import { exportedPlane, fieldParameters, hasField, planeOf } from "./plane.js";
 import { animatedDimensions } from "./sampled_range.js";
 import { regionRequests } from "./regions.js";
 import { commandSnippet, curlSnippet, pythonSnippet, snippetBox, zarrSnippet } from "./snippets.js";
@@ -38,7 +38,7 @@ export class ExportView {
    * @param {State} state
    */
   update(state) {
-    const isField = this.variable.dims.length >= 2;
+    const isField = hasField(this.variable);
     const plane = exportedPlane(this.variable, state);
     const bands = isField ? compositeBands(state, planeOf(this.variable, state)) : null;
     const dim = bandDimension(this.variable);

@@ -1,7 +1,8 @@
 // The values of a variable of two or more dimensions: picture, colour bar, sliders, read-out, line plot, histogram.
 
-import { askJson, Latest } from "./api.js";
+import { askArrays, askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
+import { toGeometry } from "./cell_geometry.js";
 import { MAPS } from "./colour.js";
 import { Composite, compositeBands } from "./composite.js";
 import { DimensionScale, isEqualAspect, rowsRunDown } from "./dimension_scale.js";
@@ -27,8 +28,9 @@ import { labelAt, coordinateOf } from "./sliders.js";
 import { ValueColours } from "./value_colours.js";
 
 /** @import { Box, Changes, State } from "./address.js" */
-/** @import { Archive, Kind, Variable } from "./archive.js" */
-/** @import { Numbers } from "./binary.js" */
+/** @import { Archive, EarthPlane, Kind, Variable } from "./archive.js" */
+/** @import { BinaryAnswer, Numbers } from "./binary.js" */
+/** @import { CellGeometry } from "./cell_geometry.js" */
 /** @import { Range } from "./colour.js" */
 /** @import { Side } from "./dimension_scale.js" */
 /** @import { Parameters } from "./api.js" */
@@ -40,7 +42,7 @@ import { ValueColours } from "./value_colours.js";
  *
  * @typedef {object} FieldHeader
  * @property {[number, number]} shape rows and columns
- * @property {Side} y
+ * @property {Side | null} y null: the cells do not lie in rows
  * @property {Side} x
  * @property {Box} box
  * @property {{ method: "all" | "mean" | "nearest" | "overview", step: [number, number], share: number }} sampling
@@ -54,7 +56,11 @@ import { ValueColours } from "./value_colours.js";
  *   of a sparse array there are, in all and in the picture, and where the first begins
  */
 
-/** @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers } }} FieldAnswer */
+/**
+ * With where its cells lie on the earth, if it was asked for.
+ *
+ * @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers }, geometry?: CellGeometry | null }} FieldAnswer
+ */
 
 /**
  * What is painted, and the pixel of each of its numbers.
@@ -64,6 +70,8 @@ import { ValueColours } from "./value_colours.js";
 
 /** @typedef {[number, number]} Point row and column of an element of the variable */
 
+/** Side of cells that do not lie in rows. */
+const NO_ROWS = new DimensionScale({ dim: "", kind: "index", units: null, name: "", calendar: null, labels: null }, Float64Array.of(0), 0, 1, 1, true);
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
 const FRAMES_AHEAD = 8; // pictures that are asked for while an animation plays
 const HISTOGRAM_PAUSE = 300; // ms after the last picture of an animation
@@ -78,6 +86,11 @@ const KEYS =
 export class FieldView extends PictureView {
   #latestPoint = new Latest();
   #valuesKey = "";
+  #mapProblem = "";
+  /** @type {EarthPlane["kind"] | null} */
+  #mapKind = null;
+  /** @type {{ key: string, geometry: CellGeometry }[]} */
+  #geometries = [];
   /** @type {Painted | null} */
   #painted = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -159,12 +172,14 @@ export class FieldView extends PictureView {
       ...(box ? { box } : {}),
     }));
     const { base } = this.map;
-    if (this.isRequested(parameters)) this.redraw();
+    const isPlaced = !this.map.name || this.answer?.geometry !== undefined; // before, it may have been drawn by axes
+    if (this.isRequested(parameters) && isPlaced) this.redraw();
     else if (this.map.name && !box && base?.key === this.#valuesKey) this.showAnswer(base.answer, parameters);
     else {
       const loaded = this.load(parameters);
       this.frames.fetchAhead(ahead);
-      await loaded;
+      // A link, say, that shows a part of what is there: how fine that can be is known now only.
+      if ((await loaded) && !box && this.map.name && this.map.finerBox()) await this.update(this.state);
     }
     // After the picture, which it must not keep waiting.
     if (this.state === state) this.sampledRange.update(state, this.plane);
@@ -189,15 +204,22 @@ export class FieldView extends PictureView {
   #showMap(state, whole) {
     const { plane, map } = this;
     // A map paints one field at a time.
-    const canMap =
-      liesOnEarth(this.archive, this.variable, plane) && state.axes !== "index" && !compositeBands(state, plane);
-    const name = !canMap || state.projection === "none" ? null : isProjection(state.projection) ? state.projection : "plate";
+    this.#mapKind = compositeBands(state, plane) ? null : mapKind(this.variable, plane);
     this.#valuesKey = JSON.stringify(whole);
-    map.show(name, state, JSON.stringify([plane.y, plane.x, plane.box]));
-    this.mapControls.showState(state, name, canMap);
-    this.regions.showMap(name !== null);
+    map.show(state, JSON.stringify([plane.y, plane.x, plane.box]));
+    this.#chooseProjection();
+    this.regions.showMap(map.name !== null, plane.y !== null);
     if (state.centre || state.zoom) this.wholeButton.disabled = false;
-    return name ? map.finerBox() : null;
+    return map.name ? map.finerBox() : null;
+  }
+
+  /** Take the projection that the state names, else one that suits the field, once it is known where it lies. */
+  #chooseProjection() {
+    const { map, state } = this;
+    const canMap = this.#mapKind !== null && (state.axes !== "index" || this.plane.y === null);
+    const isOff = state.projection === "none" && this.plane.y !== null;
+    map.name = !canMap || isOff ? null : isProjection(state.projection) ? state.projection : map.suitable;
+    this.mapControls.showState(state, map.name, canMap);
   }
 
   #resolution() {
@@ -214,11 +236,14 @@ export class FieldView extends PictureView {
     const [y0, y1, x0, x1] = header.box;
     const [stepY, stepX] = header.sampling.step;
     const byIndex = this.state.axes === "index";
-    const y = new DimensionScale(header.y, arrays.y, y0, y1, stepY, byIndex);
+    const y = header.y ? new DimensionScale(header.y, arrays.y, y0, y1, stepY, byIndex) : NO_ROWS;
     const x = new DimensionScale(header.x, arrays.x, x0, x1, stepX, byIndex);
-    if (this.map.name) this.map.take(this.answer, this.#valuesKey, y, x, this.plane.box);
+    const { geometry } = this.answer;
+    if (this.map.name && geometry)
+      this.map.take({ answer: this.answer, key: this.#valuesKey, geometry, y, x }, this.plane.box);
+    this.#chooseProjection();
     // Colours do not change with what is in view, where the range of all is known.
-    const range = this.sampledRange.answer ?? this.#mapLayers(y, x)[0]?.answer.header.range ?? header.range;
+    const range = this.sampledRange.answer ?? this.#mapLayers()[0]?.answer.header.range ?? header.range;
     const colours = (this.colours = new ValueColours(this.state, range, this.variable));
     const flags = this.shownFlags;
     this.controls.showColours(colours, flags !== null);
@@ -302,14 +327,44 @@ export class FieldView extends PictureView {
     });
   }
 
+  /** Return what is drawn on a map; nothing where the picture is none. */
+  #mapLayers() {
+    return this.map.name ? this.map.layersOf(this.#valuesKey) : [];
+  }
+
   /**
-   * Return what is drawn on a map; nothing where the picture is none, or labels turn back.
+   * Ask for values, and for a map, where they lie.
    *
-   * @param {DimensionScale} y
-   * @param {DimensionScale} x
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
    */
-  #mapLayers(y, x) {
-    return this.map.name && !y.byIndex && !x.byIndex ? this.map.layersOf(this.#valuesKey) : [];
+  async ask(parameters, signal) {
+    this.#mapProblem = "";
+    const places = this.map.name ? this.#askGeometry(parameters, signal) : undefined;
+    // Values that have no place are still shown by axes.
+    const placed = places?.catch((problem) => {
+      this.#mapProblem = `. There is no map: ${problem instanceof Error ? problem.message : problem}`;
+      return null;
+    });
+    const [answer, geometry] = await Promise.all([super.ask(parameters, signal), placed]);
+    return { .../** @type {BinaryAnswer} */ (answer), geometry };
+  }
+
+  /**
+   * Return where cells lie; what was asked for last is known.
+   *
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
+   */
+  async #askGeometry({ variable, y, x, box, rows, columns, sampling }, signal) {
+    const wanted = { url: this.url, variable, y, x, box, rows, columns, sampling };
+    const key = JSON.stringify(wanted);
+    const known = this.#geometries.find((one) => one.key === key);
+    if (known) return known.geometry;
+    const geometry = toGeometry(await askArrays("geometry", wanted, signal));
+    // That of all, and those of what was in view last.
+    this.#geometries = [{ key, geometry }, ...this.#geometries].slice(0, 3);
+    return geometry;
   }
 
   /**
@@ -320,7 +375,7 @@ export class FieldView extends PictureView {
    * @param {Painted} painted
    */
   #drawField(y, x, painted) {
-    const isMap = this.#mapLayers(y, x).length > 0;
+    const isMap = this.#mapLayers().length > 0;
     this.#painted = painted;
     if (isMap) {
       this.scales = { y, x };
@@ -339,7 +394,7 @@ export class FieldView extends PictureView {
 
   /** Draw a map that was moved: all but the picture is as before. */
   #drawMoved() {
-    if (!this.scales || !this.#painted || !this.map.name) return;
+    if (!this.scales || !this.#painted || !this.#mapLayers().length) return;
     this.#drawField(this.scales.y, this.scales.x, this.#painted);
     this.picture.pointAgain();
     this.#markPoint();
@@ -352,7 +407,7 @@ export class FieldView extends PictureView {
    */
   #isYDown(y) {
     if (this.state.flip) return this.state.flip === "down";
-    const coordinate = this.archive.variable(this.variable.coordinates[this.plane.y]);
+    const coordinate = this.archive.variable(this.variable.coordinates[this.plane.y ?? ""]);
     return rowsRunDown(y, /tiff/i.test(this.archive.format ?? ""), coordinate?.attributes ?? []);
   }
 
@@ -380,7 +435,7 @@ export class FieldView extends PictureView {
     const elsewhere = first.length ? ` (the first begins at index ${first.join(", ")})` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${[this.sampledRange.text, this.overlay.text].map((text) => text && `. ${text}`).join("")}. ${this.map.name ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in"}, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${[this.sampledRange.text, this.overlay.text].map((text) => text && `. ${text}`).join("")}${this.#mapProblem}. ${this.#mapLayers().length ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in"}, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
@@ -477,7 +532,7 @@ export class FieldView extends PictureView {
     const { y, x } = this.scales;
     const at = cell.row * x.count + cell.column;
     const text = this.composite.wordsOf?.(at) ?? this.#formatValue(arrays.values[at]);
-    const place = `${this.plane.y} ${y.labelOfCell(cell.row)}, ${this.plane.x} ${x.labelOfCell(cell.column)}`;
+    const place = [this.map.name ? this.map.labelOfCell(cell) : "", this.#labelOfCell(y, x, cell)].filter(Boolean).join(", ");
     const note = { all: "", mean: "mean of the cell", nearest: "nearest", overview: "overview" }[
       header.sampling.method
     ];
@@ -486,6 +541,16 @@ export class FieldView extends PictureView {
     this.#showReadout(text, place, note, point);
     if (isSpoken) this.spoken.textContent = `${text} at ${place}`;
     if (this.plane.over.length === 0 && !this.composite.wordsOf) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
+  }
+
+  /**
+   * @param {DimensionScale} y
+   * @param {DimensionScale} x
+   * @param {Cell} cell
+   */
+  #labelOfCell(y, x, { row, column }) {
+    const along = `${this.plane.x} ${x.labelOfCell(column)}`;
+    return this.plane.y === null ? along : `${this.plane.y} ${y.labelOfCell(row)}, ${along}`;
   }
 
   /** @param {number} value */
@@ -513,12 +578,23 @@ export class FieldView extends PictureView {
   }
 
   /**
+   * Return the positions of an element along the sides.
+   *
+   * @param {Point} point
+   * @returns {Record<string, number>}
+   */
+  #indexOf([row, column]) {
+    const { y, x } = this.plane;
+    return y === null ? { [x]: column } : { [y]: row, [x]: column };
+  }
+
+  /**
    * Ask for the exact value of an element and show it, with coordinates of two dimensions.
    *
    * @param {Point} point
    */
   async #showExactValue(point) {
-    const index = { ...this.plane.index, [this.plane.y]: point[0], [this.plane.x]: point[1] };
+    const index = { ...this.plane.index, ...this.#indexOf(point) };
     try {
       const answer = await this.#latestPoint.run((signal) =>
         askJson("point", { url: this.url, variable: this.variable.path, index }, signal),
@@ -545,8 +621,8 @@ export class FieldView extends PictureView {
       point &&
       point[0] >= 0 &&
       point[1] >= 0 &&
-      point[0] < sizeOf(variable, plane.y) &&
-      point[1] < sizeOf(variable, plane.x);
+      point[0] < plane.whole[1] &&
+      point[1] < plane.whole[3];
     this.line.element.hidden = !isInside || !["number", "bool", "time"].includes(variable.kind);
     if (!isInside || !scales) {
       this.picture.mark(null);
@@ -570,8 +646,7 @@ export class FieldView extends PictureView {
     /** @type {Record<string, number>} */
     const index = {
       ...Object.fromEntries(plane.rest.map((dim) => [dim, state.index?.[dim] ?? 0])),
-      [plane.y]: point[0],
-      [plane.x]: point[1],
+      ...this.#indexOf(point),
     };
     const usual = plane.rest.find((dim) => sizeOf(variable, dim) > 1) ?? plane.x;
     const dim = state.line && variable.dims.includes(state.line) ? state.line : usual;
@@ -606,19 +681,13 @@ export class FieldView extends PictureView {
 }
 
 /**
- * Return whether both sides of a plane are labelled by longitudes and latitudes.
+ * Return how the cells of a plane lie on the earth; null if they do not.
  *
- * @param {Archive} archive
  * @param {Variable} variable
  * @param {FieldPlane} plane
  */
-function liesOnEarth(archive, variable, { y, x }) {
-  /** @type {(dim: string, pattern: RegExp) => boolean} */
-  const isLabelled = (dim, pattern) =>
-    (archive.variable(variable.coordinates?.[dim])?.attributes ?? []).some(
-      ({ name, value }) => ["units", "standard_name"].includes(name) && pattern.test(value),
-    );
-  return isLabelled(y, /^(degrees?_?(north|n)|latitude)$/i) && isLabelled(x, /^(degrees?_?(east|e)|longitude)$/i);
+function mapKind({ map }, { y, x }) {
+  return map && map.y === y && map.x === x ? map.kind : null;
 }
 
 /**

@@ -61,10 +61,13 @@ export class Overlay {
    * @param {{ width: number, height: number }} room pixels
    */
   update(state, plane, room) {
-    const pairs = vectorPairs(this.archive, plane.y, plane.x);
-    this.#showChoices(state, plane, pairs);
-    const { contours } = state;
-    const [u, v] = state.arrows ? state.arrows.split("|") : [];
+    const { y } = plane;
+    // Cells that do not lie in rows have no lines between them.
+    for (const part of this.elements) part.hidden = y === null;
+    const pairs = y === null ? [] : vectorPairs(this.archive, y, plane.x);
+    if (y !== null) this.#showChoices(state, y, plane.x, pairs);
+    const contours = y === null ? undefined : state.contours;
+    const [u, v] = y !== null && state.arrows ? state.arrows.split("|") : [];
     /** @type {(rows: number, columns: number) => Record<string, unknown>} */
     const parameters = (rows, columns) => ({
       url: this.archive.url,
@@ -126,10 +129,11 @@ export class Overlay {
 
   /**
    * @param {State} state
-   * @param {FieldPlane} plane
+   * @param {string} y
+   * @param {string} x
    * @param {ReturnType<typeof vectorPairs>} pairs
    */
-  #showChoices(state, { y, x }, pairs) {
+  #showChoices(state, y, x, pairs) {
     const others = this.archive.groups
       .flatMap((group) => group.variables)
       .filter(({ dims, kind }) => kind === "number" && dims.includes(y) && dims.includes(x))

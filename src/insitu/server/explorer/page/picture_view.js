@@ -188,6 +188,17 @@ export class PictureView {
   }
 
   /**
+   * Return the server's answer.
+   *
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
+   * @returns {Promise<unknown>}
+   */
+  ask(parameters, signal) {
+    return this.frames.get(parameters, signal);
+  }
+
+  /**
    * Draw an answer that came before.
    *
    * @param {Answer} answer
@@ -214,7 +225,7 @@ export class PictureView {
     this.loading.show(this.kind.loadingText);
     let isDrawn = false;
     try {
-      const answer = await this.#latest.run((signal) => this.frames.get(parameters, signal));
+      const answer = await this.#latest.run((signal) => this.ask(parameters, signal));
       if (!answer) return false;
       this.answer = /** @type {Answer} */ (/** @type {unknown} */ (answer));
       this.problem.replaceChildren();

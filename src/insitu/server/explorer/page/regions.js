@@ -97,8 +97,10 @@ export class Regions {
    * Offer to move the picture, where it is a map.
    *
    * @param {boolean} isMap
+   * @param {boolean} hasRows whether the cells lie in rows: else there are no boxes of them, nor regions
    */
-  showMap(isMap) {
+  showMap(isMap, hasRows) {
+    this.controls.hidden = !hasRows;
     const [button] = this.buttons;
     if (button.hidden === !isMap) return;
     button.hidden = !isMap;
@@ -413,7 +415,7 @@ export function regionRequests(url, plane, regions, chosen) {
  */
 function lineParameters(url, { y, x, rest, index, variable }, [row, column], along) {
   const others = Object.fromEntries(rest.filter((dim) => dim !== along).map((dim) => [dim, index[dim] ?? 0]));
-  return { url, variable: variable.path, dim: along, index: { ...others, [y]: row, [x]: column } };
+  return { url, variable: variable.path, dim: along, index: { ...others, ...(y === null ? {} : { [y]: row }), [x]: column } };
 }
 
 /** @param {number} at */

@@ -39,7 +39,11 @@ const ACTIVITIES = ["pointerdown", "keydown", "wheel", "touchmove", "hashchange"
  * @param {Variable} variable
  */
 export const hasThumbnail = (variable) =>
-  isPicture(variable) && variable.kind !== "time" && !variable.unreadable && new Set(variable.dims).size === variable.dims.length;
+  isPicture(variable) &&
+  variable.dims.length >= 2 &&
+  variable.kind !== "time" &&
+  !variable.unreadable &&
+  new Set(variable.dims).size === variable.dims.length;
 
 /** Makes the pictures of one page, in the order in which their places come to be seen. */
 export class Thumbnails {
@@ -159,7 +163,7 @@ function copyOf(picture) {
  * @param {AbortSignal} signal
  */
 async function drawThumbnail({ url, format, variable }, signal) {
-  const parameters = { ...fieldParameters(url, planeOf(variable, {})), ...SIZE, most_bytes: MOST_BYTES };
+  const parameters = { ...fieldParameters(url, planeOf(variable, { projection: "none" })), ...SIZE, most_bytes: MOST_BYTES };
   const answer = await askArrays("field", parameters, signal);
   const header = /** @type {FieldHeader} */ (/** @type {unknown} */ (answer.header));
   const { values, y, x } = answer.arrays;
@@ -171,8 +175,9 @@ async function drawThumbnail({ url, format, variable }, signal) {
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
   const rising = y[y.length - 1] > y[0];
-  const rows = { byIndex: header.y.kind === "index", rising, side: header.y };
-  const isUpward = rising !== rowsRunDown(rows, /tiff/i.test(format ?? ""), []);
+  const isUpward =
+    header.y !== null &&
+    rising !== rowsRunDown({ byIndex: header.y.kind === "index", rising, side: header.y }, /tiff/i.test(format ?? ""), []);
   const isLeftward = x[x.length - 1] < x[0];
   for (let row = 0; row < height; row += 1)
     for (let column = 0; column < width; column += 1) {
