@@ -21,7 +21,7 @@ import zarr
 
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
-from copying.conftest import write_year
+from copying.conftest import copy_years, write_year
 from insitu.copying import append_targets
 from insitu.copying.append_targets import ZarrAppend
 from insitu.errors import InsituError, SelectionError, SourceError, UnsupportedError
@@ -40,13 +40,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def years(tmp_path: Path) -> list[str]:
+def years(written_years: Path, tmp_path: Path) -> list[str]:
     """Four files of 30 steps."""
-    folder = tmp_path / "archive"
-    folder.mkdir()
-    for year in range(4):
-        write_year(folder / f"y{year}.nc", year)
-    return [str(folder / f"y{year}.nc") for year in range(4)]
+    return copy_years(written_years, tmp_path / "archive", 4)
 
 
 def archive_of(files: list[str]) -> insitu.Archive:

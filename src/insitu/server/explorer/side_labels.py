@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.model.time_units import NANOSECONDS, UNITS
 from insitu.reading import ReadContext, read_array
+from insitu.scanning.forecast_axes import valid_times
 from insitu.server.explorer.formula_array import ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import (
@@ -27,6 +29,10 @@ from insitu.server.explorer.spatial_dimensions import find_coordinate
 
 __all__ = ["describe_side", "position_labels", "selection_text"]
 
+RUN_NAME, LEAD_NAME = "forecast_reference_time", "forecast_period"
+"""CF's standard names of the axes of forecasts."""
+TIME_UNITS = UNITS | {"hour": "h", "h": "h", "hr": "h", "minute": "m", "min": "m", "second": "s", "s": "s", "day": "D"}
+"""Units of lead times that are stored as numbers."""
 MAX_LABELS = 200_000
 """Labels of a side that are read in one piece; of more, only those of the pixels."""
 
@@ -93,6 +99,35 @@ def position_labels(
 def selection_text(
     archive: OpenedArchive, path: str, array: ShownArray, index: Mapping[str, int], context: ReadContext
 ) -> str:
-    """Return what is selected, in words."""
+    """Return what is selected, in words; of a forecast also the time that it is about."""
     labels = position_labels(archive, path, array, index, context)
-    return ", ".join(f"{dim} {with_units(text, units)}" for dim, (text, units) in labels.items())
+    parts = [f"{dim} {with_units(text, units)}" for dim, (text, units) in labels.items()]
+    valid = _valid_time(archive, group_of_array(path, array), index, context)
+    return ", ".join(parts if valid is None else [*parts, f"valid {valid}"])
+
+
+def _valid_time(archive: OpenedArchive, group: str, index: Mapping[str, int], context: ReadContext) -> str | None:
+    """Return the time that a selected forecast is about: a coordinate of times along both of its axes, or the sum of
+    reference and lead time; None if it is no forecast, or only one of the two is selected.
+    """
+    member = archive.member(group)
+    found: dict[str, npt.NDArray[Any]] = {}
+    for name in sorted(member.coords):
+        variable = member.variables[name]
+        standard_name = variable.attributes.get("standard_name")
+        is_joint = len(variable.dims) == 2 and variable.dtype.kind == "M"
+        if not set(variable.dims) <= set(index) or not (is_joint or standard_name in (RUN_NAME, LEAD_NAME)):
+            continue
+        where = f"{group}/{name}" if group else name
+        labels = archive.array(where)
+        value = read_array(labels, tuple(index[dim] for dim in labels.dims), replace(context, name=where))
+        if is_joint:
+            return to_text(np.asarray(value)[()])
+        if standard_name == LEAD_NAME and labels.dtype.kind in "iuf" and units_of(labels) in TIME_UNITS:
+            seconds = np.asarray(value, np.float64) * NANOSECONDS[TIME_UNITS[str(units_of(labels))]] / 1e9
+            value = np.round(seconds * 1000).astype("timedelta64[ms]")
+        found[str(standard_name)] = np.asarray(value).reshape(1)
+    runs, leads = found.get(RUN_NAME), found.get(LEAD_NAME)
+    if runs is None or leads is None or runs.dtype.kind not in "MO" or leads.dtype.kind != "m":
+        return None
+    return to_text(valid_times(runs, leads)[0, 0])

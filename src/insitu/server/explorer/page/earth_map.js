@@ -415,7 +415,7 @@ export class EarthMap {
     const table = layer?.geometry.knownTable;
     if (!layer || !table) return null;
     const column = Math.floor((left / this.width) * table.width);
-    const row = Math.floor((top / this.height) * table.height);
+    const row = Math.max(0, Math.ceil((top / this.height) * table.height) - 1); // on a border, the cell above
     if (column < 0 || row < 0 || column >= table.width || row >= table.height) return null;
     const cell = table.cells[row * table.width + column] - FIRST;
     const { columns } = layer.geometry;
@@ -466,12 +466,14 @@ export class EarthMap {
       const from = this.pixelOfCell(cell);
       if (!from) return cell;
       let next = null;
-      for (let pixels = 1; pixels < this.width && (!next || isSame(next, cell)); pixels += 1) {
+      for (let pixels = 1; !next; pixels += 1) {
         const point = /** @type {Point} */ ([from[0] + pixels * right, from[1] + pixels * down]);
         if (!this.#isSeen(point)) return cell;
-        next = this.cellAt(point);
+        const there = this.cellAt(point);
+        const middle = there && this.pixelOfCell(there);
+        // Its middle lies ahead, too: around a pole cells are narrower than a pixel, and one would go round in circles.
+        if (middle && (middle[0] - from[0]) * right + (middle[1] - from[1]) * down > 0.5) next = there;
       }
-      if (!next || !this.pixelOfCell(next)) return cell;
       cell = next;
     }
     return cell;
@@ -566,9 +568,6 @@ function cellRange({ cells, width, height }, count, from, to) {
   }
   return rows[1] < 0 ? null : { rows, columns };
 }
-
-/** @type {(one: Cell, other: Cell) => boolean} */
-const isSame = (one, other) => one.row === other.row && one.column === other.column;
 
 /** @param {string} name of a colour of the theme */
 function pixelColour(name) {

@@ -1,7 +1,5 @@
 // Where elements, boxes and polygons of a variable lie on a map.
 
-import { CornerGeometry } from "./cell_geometry.js";
-
 /** @import { Box } from "./address.js" */
 /** @import { BinaryAnswer } from "./binary.js" */
 /** @import { DimensionScale } from "./dimension_scale.js" */
@@ -43,21 +41,19 @@ export class MapPlaces {
       const found = begin && end ? /** @type {Point} */ ([end[0] - begin[0], end[1] - begin[1]]) : null;
       return found && Math.hypot(...found) > 0 && Math.hypot(...found) < width / 3 ? found : null;
     };
-    // Components are eastward and northward, unless their names say that they follow the grid.
-    const isOfGrid = base.geometry instanceof CornerGeometry && !/east|zonal|^[uv]1?0*m?$/i.test(header.long_name ?? "");
     return {
       reach: width / 3,
       point: (row, column) => projection?.project(...place(row, column)) ?? null,
-      direction: (row, column, [right, up]) => {
-        const length = Math.hypot(right, up) || 1;
+      direction: (row, column, [right, up], isOfGrid) => {
         const from = place(row, column);
-        if (isOfGrid) {
-          const [signY, signX] = [base.y.rising ? 1 : -1, base.x.rising ? 1 : -1];
-          return way(from, place(row + (0.2 * signY * up) / length, column + (0.2 * signX * right) / length));
-        }
         // A degree of longitude is shorter than one of latitude.
-        const east = (STEP * right) / length / Math.max(0.01, Math.cos((from[1] * Math.PI) / 180));
-        return way(from, [from[0] + east, from[1] + (STEP * up) / length]);
+        const degree = STEP / Math.max(0.01, Math.cos((from[1] * Math.PI) / 180));
+        const [signX, signY] = [base.x.rising ? 0.2 : -0.2, base.y.rising ? 0.2 : -0.2];
+        const ahead = way(from, isOfGrid ? place(row, column + signX) : [from[0] + degree, from[1]]);
+        const above = way(from, isOfGrid ? place(row + signY, column) : [from[0], from[1] + STEP]);
+        if (!ahead || !above) return null;
+        const [x, y] = [right / Math.hypot(...ahead), up / Math.hypot(...above)];
+        return [x * ahead[0] + y * above[0], x * ahead[1] + y * above[1]];
       },
     };
   }

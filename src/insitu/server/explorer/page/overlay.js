@@ -206,6 +206,9 @@ export class Overlay {
     const places = ground.places.ofAnswer(u);
     if (!places) return "No arrows: their values have no grid here";
     const [rows, columns] = u.header.shape;
+    // Components are eastward and northward, unless their standard name says that they follow the grid.
+    const name = this.archive.variable(this.arrows.value.split("|")[0])?.standard_name;
+    const isOfGrid = /(^|_)[xy]_|^grid_/.test(name ?? "");
     const [right, up] = [u.arrays.values, v.arrays.values];
     const lengths = Array.from(right, (value, at) => Math.hypot(value, up[at])).filter(Number.isFinite);
     const longest = lengths.reduce((most, length) => Math.max(most, length), 0);
@@ -218,7 +221,7 @@ export class Overlay {
         const at = row * columns + column;
         const length = Math.hypot(right[at], up[at]) * factor;
         if (!Number.isFinite(length) || length < 0.5) continue;
-        const [middle, way] = [places.point(row, column), places.direction(row, column, [right[at], up[at]])];
+        const [middle, way] = [places.point(row, column), places.direction(row, column, [right[at], up[at]], isOfGrid)];
         if (!middle || !way) continue;
         const stretch = length / Math.hypot(...way);
         const [dx, dy] = [way[0] * stretch, way[1] * stretch];
