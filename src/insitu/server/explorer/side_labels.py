@@ -16,7 +16,7 @@ from insitu.scanning.forecast_axes import valid_times
 from insitu.server.explorer.formula_array import ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import (
-    is_calendar_time,
+    calendar_of,
     kind_of,
     long_name_of,
     to_number_array,
@@ -58,20 +58,20 @@ def describe_side(
     """
     size = array.shape[array.dims.index(dim)]
     found = find_coordinate(archive, group_of_array(path, array), dim, size)
-    about: dict[str, Any] = {"dim": dim, "kind": "index", "units": None, "name": dim, "labels": None}
+    about: dict[str, Any] = {"dim": dim, "kind": "index", "units": None, "name": dim, "labels": None, "calendar": None}
     if found is None:
         return about, centres
     labels = archive.array(found)
     about |= {"kind": kind_of(labels), "units": units_of(labels), "name": long_name_of(labels, found)}
+    about["calendar"] = calendar_of(labels)
     first, last = max(math.floor(centres[0]), 0), min(math.ceil(centres[-1]), size - 1)
     around = np.arange(first, last + 1)
     if last - first > MAX_LABELS:
         around = np.unique(np.clip(np.concatenate([np.floor(centres), np.ceil(centres)]), 0, size - 1).astype(np.int64))
     values = read_array(labels, around if last - first > MAX_LABELS else slice(first, last + 1), context)
-    if about["kind"] in ("text", "other") or is_calendar_time(labels):
+    if about["kind"] in ("text", "other"):
         near = np.searchsorted(around, np.clip(np.floor(centres).astype(np.int64), first, last))
         about["labels"] = to_texts(values[near])
-    if about["kind"] in ("text", "other"):
         return about, centres
     # The middle of a pixel may lie between two elements: its coordinate then lies between theirs.
     return about, np.interp(centres, around, to_number_array(values).astype(np.float64))

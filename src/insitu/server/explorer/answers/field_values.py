@@ -21,6 +21,7 @@ from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.field_sampling import Sampling, sample_field
+from insitu.server.explorer.flag_meanings import flags_of
 from insitu.server.explorer.formula_array import FormulaArray, estimate_values, read_values, select_values
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
@@ -28,7 +29,18 @@ from insitu.server.explorer.side_labels import describe_side, selection_text
 from insitu.server.explorer.written_chunks import WrittenChunks, find_written_chunks
 from insitu.server.settings import Limits
 
-__all__ = ["PicturePlan", "check_memory", "plan_picture", "prepare_field", "read_plane"]
+__all__ = [
+    "MAX_DECODED_BYTES",
+    "PicturePlan",
+    "check_memory",
+    "decoding_budget",
+    "find_written",
+    "plan_picture",
+    "prepare_field",
+    "read_field",
+    "read_plane",
+    "slab_bytes",
+]
 
 BUDGET_BYTES = 256 << 20
 """Bytes that the chunks of one picture may decode to."""
@@ -57,7 +69,7 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
     def work(context: ReadContext) -> ApiAnswer:
         named = replace(context, name=level.path)
         if written is None:
-            values = read_field(level, sampling, named, _slab_bytes(request.limits))
+            values = read_field(level, sampling, named, slab_bytes(request.limits))
         else:
             key = level.select(sampling.y.positions, sampling.x.positions)
             y, x = level.sides
@@ -122,13 +134,13 @@ def plan_picture(request: ArchiveRequest) -> PicturePlan:
         request.query.number("columns", 800, 1, MAX_PIXELS),
     )
     how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
-    if how == "auto" and kind_of(field.array) != "number":
+    if how == "auto" and (kind_of(field.array) != "number" or flags_of(field.array.attributes)):
         how = "nearest"
     if field.y is None:  # as many cells as there are pixels: means of neighbours in the file would lie nowhere
         pixels, how = (1, pixels[0] * pixels[1]), "nearest"
     most = _most_bytes(request)
     # To find out what was written, an array is listed: more than a small picture is worth.
-    written = _find_written(request.archive, field, request.limits) if most == MAX_DECODED_BYTES else None
+    written = find_written(request.archive, field, request.limits) if most == MAX_DECODED_BYTES else None
     if written is not None:
         field = replace(field, array=written.array)
     level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written, most)
@@ -142,7 +154,7 @@ def _most_bytes(request: ArchiveRequest) -> int:
     return request.query.number("most_bytes", MAX_DECODED_BYTES, 1, MAX_DECODED_BYTES)
 
 
-def _find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
+def find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
     """Return which chunks of a field were written, if all of them would be too much for one picture."""
     box = field.box
     whole = estimate_values(field.array, field.select(slice(box.top, box.bottom), slice(box.left, box.right)))
@@ -150,6 +162,11 @@ def _find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> 
         field.statistic is None and field.y is not None and whole.bytes_decoded > min(BUDGET_BYTES, limits.memory // 2)
     )
     return find_written_chunks(archive, field.path, field.array) if is_large else None
+
+
+def decoding_budget(field: FieldQuery, limits: Limits) -> int:
+    """Return the bytes that the chunks of a field may decode to before it is sampled."""
+    return min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
 
 
 def plan_field(
@@ -165,7 +182,7 @@ def plan_field(
 
     The level is the field itself, or an overview of it if the archive has one and the field is too large.
     """
-    budget = min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2, most)
+    budget = min(decoding_budget(field, limits), most)
 
     def sample(level: FieldQuery, method: str) -> Sampling | None:
         return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget, written)
@@ -225,7 +242,7 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written:
     array, rows, columns = field.array, sampling.y.selector, sampling.x.selector
     pixels = elements = sampling.y.count * sampling.x.count
     if sampling.method == "mean":
-        count = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
+        count = min(_slab_rows(field, sampling, slab_bytes(limits)), sampling.y.length)
         rows, elements = slice(sampling.y.start, sampling.y.start + count), count * sampling.x.length
     if written is not None:  # one chunk after another
         rows, columns = slice(0, 1), slice(0, 1)
@@ -244,7 +261,7 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written:
     return nbytes
 
 
-def _slab_bytes(limits: Limits) -> int:
+def slab_bytes(limits: Limits) -> int:
     """Return the bytes of values that are averaged at a time."""
     return min(SLAB_BYTES, limits.memory // 32)
 

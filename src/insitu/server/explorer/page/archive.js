@@ -14,6 +14,12 @@ import { hasField } from "./plane.js";
  */
 
 /**
+ * A flag: it is set where the bits of its mask have its value, or are not zero if it has no value.
+ *
+ * @typedef {{ meaning: string, value: number | null, mask: number | null, colour: string | null }} Flag
+ */
+
+/**
  * How the cells of a variable lie on the earth: between meridians and parallels that label two dimensions (`axes`), with
  * corners of their own (`grid`), or counted by one dimension (`cells`: `y` is null).
  *
@@ -45,6 +51,7 @@ import { hasField } from "./plane.js";
  * @property {string} dtype
  * @property {Kind} kind
  * @property {string | null} units
+ * @property {Flag[] | null} flags what values mean, of a flag variable
  * @property {number[] | null} chunk_shape null where chunks differ
  * @property {number} chunks
  * @property {number} tiles

@@ -17,6 +17,7 @@
  * @property {Record<string, number>} index position along the others
  * @property {Box} box
  * @property {Box} whole
+ * @property {{ dim: string, bands: number[] }} [composite] several positions of one of the others
  */
 
 /**
