@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples" / "demo")]
 
 from browser import find_browser  # noqa: E402
+from PIL import Image  # noqa: E402
 from sample_archive import make_archive  # noqa: E402
 
 from server import run_server  # noqa: E402
@@ -50,7 +51,12 @@ CELL = {"time": 130, "lat": 20, "lon": 0}
 SHOTS = (
     Shot("explorer-values", {"variable": "tas", "index": {"time": 196}, "point": [62, 42]}, size=(1280, 1290)),
     Shot("explorer-chunks", {"variable": "tas", "view": "chunks", "colour": "codec", "cell": CELL}, size=(1280, 1180)),
-    Shot("explorer-dark", {"variable": "tas", "statistic": "std", "over": ["time"], "map": "magma"}, theme="dark"),
+    Shot(
+        "explorer-dark",
+        {"variable": "tas", "statistic": "std", "over": ["time"], "map": "magma"} | {"projection": "globe"},
+        size=(1280, 1100),
+        theme="dark",
+    ),
     Shot("explorer-phone", {"variable": "pr", "index": {"time": 30}, "map": "cividis"}, size=(390, 860)),
     Shot("explorer-grib", {"variable": "t", "index": {"isobaricInhPa": 1}}, corpus=GRIB),
     Shot("explorer-satellite", {"variable": "rlut", "box": [40, 140, 30, 200], "map": "inferno"}, corpus=SATELLITE),
@@ -98,12 +104,15 @@ def _draw_one(browser: Any, address: str, shot: Shot, url: str) -> None:
     context = browser.new_context(viewport=viewport, color_scheme=shot.theme)
     page = context.new_page()
     page.goto(f"{address}/#{state}")
-    page.locator(".axes .axis text").first.wait_for()
+    page.locator("[aria-busy=false] canvas").first.wait_for()
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(500)  # the last requests are drawn
     target = PICTURES / f"{shot.name}.png"
+    page.locator(".crumb").first.evaluate("(crumb, name) => { crumb.textContent = name; }", Path(url).parts[-1])
     page.screenshot(path=target)
     context.close()
+    with Image.open(target) as image:
+        image.quantize(256).save(target, optimize=True)
     size = target.stat().st_size
     print(f"{target.relative_to(ROOT)}: {size:,} bytes")
     if size > MOST_BYTES:

@@ -172,6 +172,7 @@ export class PictureView {
     this.plane = plane;
     const options = this.variable.dims.map((dim) => /** @type {[string, string]} */ ([dim, dim]));
     if (plane.y) setOptions(this.sideChoices.y, options, plane.y);
+    this.sideChoices.y.closest(".control")?.toggleAttribute("hidden", !plane.y); // cells of a mesh have no rows
     if (plane.x) setOptions(this.sideChoices.x, options, plane.x);
     this.wholeButton.disabled = isWhole(plane);
     const rest = plane.rest.map((dim) => ({ dim, size: sizeOf(this.variable, dim) }));
