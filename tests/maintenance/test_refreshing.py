@@ -290,8 +290,8 @@ def test_a_store_that_grew_in_the_meantime_is_not_overwritten(tmp_path: Path, mo
     rewrite_file(paths[0], 0, seed=1)
     original = refreshing.change_files
 
-    def slow(*given: Any) -> Any:
-        made = original(*given)
+    def slow(*given: Any, **options: Any) -> Any:
+        made = original(*given, **options)
         insitu.open_dataset(paths[2]).insitu.append(target, "time")
         return made
 

@@ -33,6 +33,7 @@ def netcdf() -> bytes:
         made.createDimension(name, size)
         made.createVariable(name, ">f4", (name,))[:] = range(size)
     made.createVariable("placed", ">i4", ("lat", "lon"))[:] = 1
+    made.createVariable("maps", ">i4", ("row", "lat", "lon"))[:] = 1
     made.flush()
     return file.getvalue()
 

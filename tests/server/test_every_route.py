@@ -112,6 +112,7 @@ EXPLORED = [
     explore("geometry", variable="placed"),
     explore("line", variable="v"),
     explore("point", variable="v", index='{"x": 3}'),
+    explore("range", variable="maps", along="row"),
     explore("region", variable="plane"),
     explore("table", variable="v"),
     explore("download", variable="plane"),

@@ -2,16 +2,29 @@
 import puppeteer from "puppeteer-core";
 
 const [program, address, rows, columns] = process.argv.slice(2);
-const browser = await puppeteer.launch({ browser: "firefox", executablePath: program, headless: true });
+// The size is the window's: puppeteer sets another one with commands that not every Firefox has.
+const browser = await puppeteer.launch({
+  browser: "firefox",
+  executablePath: program,
+  headless: true,
+  defaultViewport: null,
+  args: ["--width=1280", "--height=985"],
+});
 const seen = { agent: await browser.version(), errors: [] };
 try {
   const page = await browser.newPage();
   page.setDefaultTimeout(120_000);
   page.on("pageerror", (error) => seen.errors.push(String(error)));
-  await page.setViewport({ width: 1280, height: 900 });
   await page.goto(address);
   const pictureIsThere = () =>
     page.waitForSelector(":is(.field-view, .chunk-view)[aria-busy=false] .axes .frame");
+  // Functions that puppeteer waits for are compiled in the page, which its policy of contents refuses.
+  const until = async (isTrue, ...values) => {
+    for (const end = Date.now() + 120_000; !(await page.evaluate(isTrue, ...values)); ) {
+      if (Date.now() > end) throw new Error(`never true: ${isTrue}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
   const placeOf = async (row, column) => {
     const surface = await page.$(".surface");
     await surface.scrollIntoView();
@@ -24,9 +37,8 @@ try {
   const hover = async (row, column) => {
     await page.mouse.move(...(await placeOf(row + 1, column)));
     await page.mouse.move(...(await placeOf(row, column)));
-    await page.waitForFunction(
+    await until(
       (y, x) => /\d/.test(document.querySelector(`.readout[data-y="${y}"][data-x="${x}"] .value`)?.textContent ?? ""),
-      {},
       row,
       column,
     );
@@ -34,7 +46,7 @@ try {
   };
   await pictureIsThere();
   seen.hovered = await hover(5, 30);
-  await page.waitForFunction(() => document.querySelector(".readout").textContent.includes("exact"));
+  await until(() => document.querySelector(".readout").textContent.includes("exact"));
   seen.exact = await page.$eval(".readout .value", (element) => element.textContent);
   seen.colours = await page.$eval("canvas.raster", (canvas) => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -43,7 +55,7 @@ try {
 
   await page.focus("input[name=time]");
   for (let step = 0; step < 6; step++) await page.keyboard.press("ArrowRight");
-  await page.waitForFunction(() => document.querySelector(".caption").textContent.includes("2001-03-04"));
+  await until(() => document.querySelector(".caption").textContent.includes("2001-03-04"));
   await pictureIsThere();
   seen.later = await hover(5, 30);
 
@@ -51,7 +63,7 @@ try {
   await page.waitForSelector(".u-over");
   const plot = await (await page.$(".u-over")).boundingBox();
   await page.mouse.move(plot.x + (plot.width * 5) / 11, plot.y + plot.height / 2);
-  await page.waitForFunction(() => document.querySelector(".u-legend .u-value").textContent.startsWith("2001-03-03"));
+  await until(() => document.querySelector(".u-legend .u-value").textContent.startsWith("2001-03-03"));
   seen.line = await page.$$eval(".u-legend .u-value", (values) => values[1].textContent);
 
   await page.click("[data-mode=zoom]");
@@ -60,7 +72,7 @@ try {
   await page.mouse.move(...(await placeOf(12, 20)));
   await page.mouse.move(...(await placeOf(6, 29)));
   await page.mouse.up();
-  await page.waitForFunction(() => location.hash.includes("box"));
+  await until(() => location.hash.includes("box"));
   seen.box = JSON.parse(new URLSearchParams(new URL(page.url()).hash.slice(1)).get("box"));
 
   await page.goto(`${address}&view=chunks`);

@@ -20,7 +20,7 @@ import { coordinateOf, labelAt } from "./sliders.js";
 const NAMES = /** @type {const} */ (["red", "green", "blue"]);
 const MOST_BANDS = 500; // that are offered
 /** Wavelengths of red, green and blue in nanometres. */
-const LENGTHS = [650, 550, 465];
+const LENGTHS = [650, 550, 475];
 /** Lengths of units in nanometres. */
 const UNITS = new Map([
   ["nm", 1],
