@@ -10,18 +10,18 @@ from insitu.combining.failures import drop_failures
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SelectionError, UnsupportedError
-from insitu.maintenance.carry_pinned import open_for_update
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
+from insitu.maintenance.append_to_saved import Added, append_to_saved
+from insitu.maintenance.conflicts import COMBINE_ANEW, read_saved_member
 from insitu.maintenance.rebuild_placed import Rebuilt, place_saved_files, rebuild_placed
 from insitu.open_options import ScanOptions
 from insitu.scanning.member import Member
-from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport
+    from insitu.references.update_references import ReferencesUpdate
 
 __all__ = ["append_placed", "changed_files", "job_of", "rebuild_files"]
 
@@ -60,52 +60,61 @@ def append_placed(
     relative, storage_options
         See `append_member`.
     """
-    from insitu.references import AppendReport
-
     known: dict[str, Member] = {}
-    for _ in range(ATTEMPTS):
-        opened = open_for_update(target, storage_options)
-        load = make_loader(storage_options)
+    load = make_loader(storage_options)
+
+    def add(opened: ReferencesUpdate, recipe: Recipe) -> Added:
         saved = read_saved_member(opened.tree, load, target)
         if dim not in saved.sizes:
             raise SelectionError(
                 f"the archive has no dimension {dim!r}", url=target, hint=f"There are: {', '.join(saved.sizes)}"
             )
-        recipe: Recipe = opened.recipe(Recipe)
-        recipe.for_more_files()  # raises if it is unknown
-        if overlap is not None and overlap != recipe.options.combine.overlap:
-            recipe = replace(recipe, options=recipe.options.replace(overlap=overlap))
-            if recipe.placed is not None and overlap == "newest":
-                raise UnsupportedError(
-                    "when the files of the archive were written was not recorded: it was not made with "
-                    'overlap="newest"',
-                    url=target,
-                    hint=COMBINE_ANEW,
-                )
-        if recipe.placed is None:
-            recipe = place_saved_files(saved, recipe, dim, target)
-        assert recipe.placed is not None
-        dims = sorted({each for group in recipe.placed.groups for each in group.dims})
-        if dim not in dims:
-            raise CombineError(
-                f"{target} cannot grow along {dim!r}: its files are placed along {' × '.join(dims)}", hint=COMBINE_ANEW
-            )
+        recipe = _placed_along(saved, recipe, dim, overlap, target)
         existing = set(recipe.files)
         skipped = tuple(url for url in dict.fromkeys(urls) if url in existing)
         _check_unchanged(target, recipe, skipped, storage_options)
         new = [url for url in dict.fromkeys(urls) if url not in existing]
         if missing := [url for url in new if url not in known]:
-            known |= {str(member.source): member for member in scan(missing, recipe)}
+            known.update((str(member.source), member) for member in scan(missing, recipe))
         found = [known[url] for url in new if url in known]
         if not found:
-            return AppendReport(target, dim, 0, (), skipped)
+            return Added(None, skipped=skipped)
         files = [*recipe.files, *(str(member.source) for member in found)]
         done = _rebuild(saved, recipe, files, found, storage_options, target)
-        tree = tree_from_member(done.member, opened.tree.groups)
-        if opened.replace(tree, relative=relative, recipe=done.recipe.to_document()):
-            shadowed = tuple(url for url, count in done.steps.items() if not count)
-            return AppendReport(target, dim, done.count_labels(dim), tuple(done.steps), skipped, shadowed=shadowed)
-    raise lost_race_error(target)
+        shadowed = tuple(url for url, count in done.steps.items() if not count)
+        return Added(done.member, done.recipe, done.count_labels(dim), tuple(done.steps), skipped, shadowed)
+
+    return append_to_saved(target, dim, add, relative=relative, storage_options=storage_options)
+
+
+def _placed_along(saved: Member, recipe: Recipe, dim: str, overlap: str | None, target: str) -> Recipe:
+    """Return the recipe of an archive with the places of its files, and another rule for labels that several have.
+
+    Raises
+    ------
+    CombineError
+        If it is unknown how files are opened, or if they are not placed along the dimension.
+    UnsupportedError
+        If the places of its files, or the times that the rule needs, are unknown.
+    """
+    recipe.for_more_files()  # raises if it is unknown
+    if overlap is not None and overlap != recipe.options.combine.overlap:
+        recipe = replace(recipe, options=recipe.options.replace(overlap=overlap))
+        if recipe.placed is not None and overlap == "newest":
+            raise UnsupportedError(
+                'when the files of the archive were written was not recorded: it was not made with overlap="newest"',
+                url=target,
+                hint=COMBINE_ANEW,
+            )
+    if recipe.placed is None:
+        recipe = place_saved_files(saved, recipe, dim, target)
+    assert recipe.placed is not None
+    dims = sorted({each for group in recipe.placed.groups for each in group.dims})
+    if dim not in dims:
+        raise CombineError(
+            f"{target} cannot grow along {dim!r}: its files are placed along {' × '.join(dims)}", hint=COMBINE_ANEW
+        )
+    return recipe
 
 
 def rebuild_files(
