@@ -1,12 +1,13 @@
 """How long until the explorer shows the first picture of a large archive, in a real browser?
 
-    python bench/explorer.py [--quick] [--case cog|ocean|days|saved|chunks] [--rounds N]
+    python bench/explorer.py [--quick] [--case cog|ocean|days|saved|chunks|years] [--rounds N]
 
 The clock starts when the browser goes to the address, and ends when the picture with its axes is on
 the screen. Before that the server (`insitu explore`) has started and the browser shows an empty
-page. `first` is with no scan kept on disk, `second` with a new server and a new browser that find
-the scan of the first time, `slider` moves to another position in an open page. It needs Playwright
-and a Chromium: `python scripts/browser.py`.
+page. `from the command` starts with the command, `a line` with a click on a point. `first` is with no
+scan kept on disk, `second` with a new server and a new browser that find the scan of the first time,
+`slider` moves to another position in an open page. It needs Playwright and a Chromium:
+`python scripts/browser.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import numpy as np
 
 import machine
 from archives import folder
-from explorer_archives import daily_files, large_cog, ocean_model
+from explorer_archives import daily_files, large_cog, ocean_model, ten_years
 from table import arguments
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
@@ -52,6 +53,8 @@ class Case:
     moves: str | None
     """A dimension whose slider is moved."""
     view: str = "values"
+    point: tuple[int, int] | None = None
+    """A row and a column whose line is drawn."""
 
 
 def saved_days(path: Path, quick: bool) -> None:
@@ -83,6 +86,7 @@ CASES = {
     "ocean": Case("ocean model: 24 × 40 × 1,000 × 1,200, 4.6 GB", ocean_model, "ocean.nc", "", "thetao", "depth"),
     "days": Case("10,000 files of a day each, by pattern", daily_files, "days", "/*.nc", "tas", "time"),
     "saved": Case("the 10,000 files as an insitu store", saved_days, "days.insitu", "", "tas", "time"),
+    "years": Case("ten files of a year of daily maps", ten_years, "years", "/*.nc", "tas", "time", point=(90, 100)),
     "chunks": Case("10,000,000 chunks, their picture", ten_million_chunks, "chunks.insitu", "", "v", None, "chunks"),
 }
 
@@ -123,6 +127,9 @@ class Times:
     first: list[float] = field(default_factory=list)
     second: list[float] = field(default_factory=list)
     slider: list[float] = field(default_factory=list)
+    command: list[float] = field(default_factory=list)
+    line: list[float] = field(default_factory=list)
+    whole_line: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
 
 
@@ -131,11 +138,17 @@ def measure(case: Case, url: str, launch: Callable[[], Any], times: Times) -> No
     cache = Path(tempfile.mkdtemp(prefix="insitu-bench-"))
     try:
         for seconds in (times.first, times.second):
+            browser = launch()
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.goto("about:blank")
+            begin = time.perf_counter()
             with exploring(url, cache) as (address, process):
-                browser = launch()
-                page = browser.new_page(viewport={"width": 1280, "height": 900})
-                page.goto("about:blank")
+                started = time.perf_counter() - begin
                 seconds.append(_time_picture(page, f"{address.rstrip('/')}/{_state(case, url)}"))
+                if seconds is times.second:
+                    times.command.append(started + seconds[-1])
+                if seconds is times.second and case.point:
+                    _time_line(page, case.point, times)
                 if seconds is times.second and case.moves:
                     times.slider.append(_time_move(page, case))
                 times.memory.append(_peak_memory(process.pid))
@@ -171,6 +184,16 @@ def _time_move(page: Any, case: Case) -> float:
     return time.perf_counter() - start
 
 
+def _time_line(page: Any, point: tuple[int, int], times: Times) -> None:
+    """Choose a point, until its line is there: every n-th value of it, and all of them."""
+    start = time.perf_counter()
+    page.evaluate("(point) => { location.hash += '&point=' + encodeURIComponent(JSON.stringify(point)); }", list(point))
+    page.wait_for_selector("[aria-label='Line plot'] .uplot", timeout=1000 * SECONDS)
+    times.line.append(time.perf_counter() - start)
+    page.wait_for_selector("[aria-label='Line plot'][aria-busy=false] .uplot", timeout=1000 * SECONDS)
+    times.whole_line.append(time.perf_counter() - start)
+
+
 def _peak_memory(process: int) -> float:
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
@@ -203,17 +226,24 @@ def main() -> None:
                 )
             rows.append((case.title, times))
     print("\n## the explorer: seconds until the first picture, in Chromium\n")
-    print("| | first (median) | least | second (median) | least | another position | server's memory |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| | first (median) | least | second (median) | least | from the command | another position "
+        "| a line | all of it | server's memory |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for title, times in rows:
-        slider = f"{statistics.median(times.slider):.2f}" if times.slider else ""
+        more = [
+            f"{statistics.median(seconds):.2f}" if seconds else ""
+            for seconds in (times.command, times.slider, times.line, times.whole_line)
+        ]
         cells = [
             f"{of:.2f}" for seconds in (times.first, times.second) for of in (statistics.median(seconds), min(seconds))
         ]
-        print(f"| {title} | {' | '.join(cells)} | {slider} | {max(times.memory) / 1e6:.0f} MB |")
+        print(f"| {title} | {' | '.join(cells)} | {' | '.join(more)} | {max(times.memory) / 1e6:.0f} MB |")
     print(
         "\nFrom the address to the picture with its axes; the server runs already, the browser shows an empty page. "
-        "First: nothing is known of the archive; second: its scan is on disk, server and browser are new."
+        "First: nothing is known of the archive; second: its scan is on disk, server and browser are new; "
+        "from the command: the same, with the start of the server."
     )
 
 

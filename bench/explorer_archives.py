@@ -1,5 +1,5 @@
-"""Three archives that are large to look at: a picture of 100,000 × 100,000 pixels with overviews, an
-ocean model of four dimensions, and ten thousand files of a day each.
+"""Archives that are large to look at: a picture of 100,000 × 100,000 pixels with overviews, an ocean
+model of four dimensions, ten thousand files of a day each, and ten files of a year of daily maps.
 
 Writing takes seconds: the bytes of a few compressed chunks are written again and again, each at a
 place of its own, so that a reader has to fetch as much as from a real archive.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["daily_files", "large_cog", "ocean_model"]
+__all__ = ["daily_files", "large_cog", "ocean_model", "ten_years"]
 
 TILE = 512
 SHADES = 64
@@ -161,6 +161,34 @@ def _ocean_chunk(number: int, shape: tuple[int, ...]) -> bytes:
     values[..., : 60 + 5 * number, : 40 + 3 * number] = -32768
     shuffled = np.frombuffer(values.tobytes(), np.uint8).reshape(-1, 2).T.tobytes()
     return zlib.compress(shuffled, 1)
+
+
+def ten_years(path: Path, quick: bool) -> None:
+    """Ten files of a year each: daily maps of one degree, a chunk for each, 950 MB decoded."""
+    import h5py
+
+    path.mkdir()
+    height, width = (36, 72) if quick else (180, 360)
+    random = np.random.default_rng(0)
+    zones = 280 + 20 * np.cos(np.deg2rad(np.linspace(-89.5, 89.5, height)))[:, None]
+    maps = [np.round(64 * (zones + random.normal(0, 2, (height, width)))) / 64 for _ in range(32)]
+    pool = [zlib.compress(values.astype("<f4").tobytes(), 4) for values in maps]
+    for year in range(10):
+        with h5py.File(path / f"tas_{2001 + year}.nc", "w") as file:
+            for name, labels, units in (
+                ("time", np.arange(365) + 365 * year, "days since 2001-01-01"),
+                ("lat", np.linspace(-89.5, 89.5, height), "degrees_north"),
+                ("lon", np.arange(width) * 360 / width, "degrees_east"),
+            ):
+                axis = file.create_dataset(name, data=labels)
+                axis.attrs["units"] = units
+                axis.make_scale(name)
+            shape = 365, height, width
+            variable = file.create_dataset("tas", shape, "<f4", chunks=(1, height, width), compression="gzip")
+            for day in range(365):
+                variable.id.write_direct_chunk((day, 0, 0), pool[(7 * day + year) % 32])
+            variable.attrs["units"] = "K"
+            _attach(variable, file, ("time", "lat", "lon"))
 
 
 def daily_files(path: Path, quick: bool) -> None:

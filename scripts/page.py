@@ -1,10 +1,11 @@
-"""Bundle of the plotting libraries that the explorer's page ships with (uPlot, d3 modules), and its types.
+"""Bundle of the plotting libraries that the explorer's page ships with (uPlot, d3 modules), coastlines, and its types.
 
-`python scripts/page.py build` installs the versions that scripts/plotting/package-lock.json pins into
-`.clients/plotting` and writes the bundle, its types, uPlot's style sheet and the licences into the
-page's folder `vendor`, where they are committed: nobody but a maintainer needs npm. `check` says
-whether what is committed is what the pinned versions give. `types` checks the JSDoc types of the page
-by TypeScript; where npm is missing or has no network it says so, and is content.
+`python scripts/page.py build` installs the versions that scripts/plotting/package-lock.json pins
+into `.clients/plotting` and writes the bundle, its types, uPlot's style sheet, coastlines and
+borders (Natural Earth, from world-atlas) and the licences into the page's folder `vendor`, where
+they are committed: nobody but a maintainer needs npm. `check` says whether what is committed is
+what the pinned versions give. `types` checks the JSDoc types of the page by TypeScript; where npm
+is missing or has no network it says so, and is content.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PINS = ROOT / "scripts" / "plotting"
 WORK = ROOT / ".clients" / "plotting"
 VENDOR = ROOT / "src" / "insitu" / "server" / "explorer" / "page" / "vendor"
+ATLAS = ("countries-110m.json", "countries-50m.json")
+"""Coastlines and borders: those that every map has, and finer ones for zooming in."""
 SECONDS = 300
 
 
@@ -59,13 +62,17 @@ def bundle(work: Path = WORK) -> dict[str, bytes]:
         "plotting.js": (work / "bundle.js").read_bytes(),
         "plotting.d.ts": (PINS / "plotting.js").read_bytes(),  # what it exports, and from where, are its types
         "uplot.css": style.read_bytes(),
+        **{name: (work / "node_modules" / "world-atlas" / name).read_bytes() for name in ATLAS},
         "LICENSES.txt": _licences(work / "node_modules").encode(),
     }
 
 
 def _licences(modules: Path) -> str:
     """Return the licences of all libraries in the bundle, also of those that others of them need."""
-    texts = ["Libraries in plotting.js and uplot.css, with their licences. Built by scripts/page.py.\n"]
+    texts = [
+        "Libraries in plotting.js and uplot.css, and the coastlines and borders of world-atlas (made with\n"
+        "Natural Earth, which is in the public domain), with their licences. Built by scripts/page.py.\n"
+    ]
     pinned = json.loads((PINS / "package-lock.json").read_text(encoding="utf-8"))["packages"]
     for path, package in sorted(pinned.items()):
         if path and not package.get("dev"):

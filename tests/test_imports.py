@@ -67,6 +67,8 @@ def _command(*words: str) -> str:
         ("from insitu import open_dataset, open_datatree, open_mfdataset", set()),
         (_command("--help"), {"typer", "rich"}),
         (_command("info", "--help"), {"typer", "rich", "numpy"}),
+        # The first page of the explorer waits for this: xarray and pandas would double it.
+        ("import insitu.server", {"cbor2", "numpy", "starlette", "urllib3"}),
     ],
 )
 def test_nothing_heavy(code: str, heavy: set[str]) -> None:

@@ -39,7 +39,7 @@ from insitu.errors import (
 )
 from insitu.forking import fork_safe_rlock
 from insitu.formats.variable_filter import select_variables
-from insitu.model import VirtualArray, VirtualGroup
+from insitu.model import Selection, VirtualArray, VirtualGroup
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.group import hint_for_names, nest_groups
 from insitu.open_options import OpenOptions, RunOptions, ScanOptions, Verify
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from insitu.combining.scan_journal import Journal
     from insitu.combining.survey import Survey
     from insitu.copying import Advice, Chunks, CopyPlan, CopyReport, Pattern, SplitPlan
+    from insitu.expressions.build_formula import NamedExpression
     from insitu.maintenance.compacting import CompactReport
     from insitu.maintenance.pinning import PinnedPart, PinReport
     from insitu.reading.zarr_store.store import InsituStore
@@ -463,16 +464,51 @@ class Archive:
         **how: Any,
     ) -> Any:
         """Return one statistic of a variable, or several by name: see `insitu.reduce`. Further
-        keywords are those of `insitu.reducing.ReductionQuery.of`.
+        keywords are those of `insitu.reducing.ReductionQuery.of`. A path that begins with `=` is a
+        formula of variables, as in the explorer: `"=tas - 273.15"`.
         """
         from insitu.active import answer_array
+        from insitu.active.answer import answer
+        from insitu.expressions.moves import select_elements
         from insitu.reducing import ReductionQuery, axes_of_dims
 
-        array = self.array(path, decode=decode)
-        query = ReductionQuery.of(methods, axes_of_dims(array, selection, dim, axes), selection, **how)
         context = ReadContext(path, self.job.scan.storage_options, tally=tally, keep_alive=self.in_memory)
-        found = answer_array(array, query, context, self.active)
+        if path.startswith("="):
+            if not decode:
+                raise ModelError(
+                    "a formula is computed of decoded values, not of stored ones",
+                    hint="Leave out --raw, in Python decode=False",
+                )
+            named = self._formula(path[1:].strip(), replace(context, active=self.active))
+            shape = named.expression.shape
+            query = ReductionQuery.of(methods, axes_of_dims(named.dims, shape, selection, dim, axes), **how)
+            found = answer(select_elements(named.expression, Selection.of(selection, shape)), query)
+        else:
+            array = self.array(path, decode=decode)
+            along = axes_of_dims(array.dims, array.shape, selection, dim, axes)
+            query = ReductionQuery.of(methods, along, selection, **how)
+            found = answer_array(array, query, context, self.active)
         return found[methods] if isinstance(methods, str) else found
+
+    def _formula(self, text: str, context: ReadContext) -> NamedExpression:
+        """Return what a formula computes of the variables that it names."""
+        from insitu.expressions.build_formula import NamedExpression, build_formula
+        from insitu.expressions.nodes import Stored
+        from insitu.expressions.parse_formula import parse_formula
+        from insitu.scanning.formula_variables import find_formula_variables
+
+        formula = parse_formula(text)
+        members = dict(self.all_members())
+        paths = find_formula_variables(formula, members)
+
+        def find(name: str) -> NamedExpression | None:
+            if name not in paths:
+                return None
+            group, _, last = paths[name].rpartition("/")
+            array = array_from_variable(paths[name], members[group].variables[last])
+            return NamedExpression(array.dims, Stored(array, context.of_variable(paths[name])))
+
+        return build_formula(formula, find)
 
     # -- keeping it
 
@@ -872,8 +908,11 @@ def register_dataset_maker(make: Callable[..., xarray.Dataset]) -> None:
 def open_variable(url: Any, path: str, **options: Any) -> tuple[Archive, str]:
     """Return an archive of which only one variable is scanned, as others may be unreadable; and its name there.
 
-    A group of many files that has the labels of groups above it is opened with those.
+    A group of many files that has the labels of groups above it is opened with those. For a formula, a path that
+    begins with `=`, all groups are, without what is unreadable in them.
     """
+    if path.startswith("="):
+        return Archive.open(url, tree=True, errors="skip", **options), path
     group, _, name = path.strip("/").rpartition("/")
     try:
         return Archive.open(url, group=group or None, variables=[name], **options), name

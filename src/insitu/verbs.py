@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from insitu.archive import Archive, open_variable, zarr_store_of
 from insitu.combining.file_names import one_location
-from insitu.errors import VariableError
+from insitu.errors import ModelError, VariableError
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.open_options import OpenOptions, Verify
 from insitu.reading import ChunkCache, ReadContext, ReadStatistics, cache_from_option, format_summary, read_selection
@@ -174,7 +174,8 @@ def reduce(
     url
         Where the archive is, or what `scan` returned.
     path
-        The variable.
+        The variable; or a formula of variables after `=`, as `"=tas - 273.15"`, with the grammar of
+        the explorer.
     method
         `sum`, `mean`, `min`, `max`, `std`, `var`, `count`, `any`, `all`, `argmin`, `argmax`,
         `prod`, `median`; `quantile` and `tdigest`, which need `q`; `histogram`, which needs
@@ -203,14 +204,22 @@ def reduce(
     Examples
     --------
     >>> insitu.reduce("era5.nc", "t2m", "max", dim="time")  # doctest: +SKIP
+    >>> insitu.reduce("era5.nc", "=sqrt(u10**2 + v10**2)", "mean")  # doctest: +SKIP
     """
     from insitu.active import Active, answer_array  # not at the top: scanning and reading need none of this
     from insitu.reducing import ReductionQuery, axes_of_dims
 
-    array = _array(url, path, decode, storage_options)
-    along = axes_of_dims(array, selection, dim, axes)
-    query = ReductionQuery.of(method, along, selection, skipna=skipna, q=q, edges=edges)
     server = None if active is None else Active(active, active_required)
+    if path is not None and path.startswith("="):
+        if isinstance(url, (VirtualArray, VirtualGroup)):
+            raise ModelError("a formula needs the archive, not what scan returned", hint="Give its path or URL")
+        archive, _ = open_variable(url, path, storage_options=storage_options, active=server)
+        given = {"dim": dim, "axes": axes, "selection": selection, "skipna": skipna, "q": q, "edges": edges}
+        found: npt.NDArray[Any] = archive.reduce(path, method, decode=decode, tally=tally, **given)
+        return found
+    array = _array(url, path, decode, storage_options)
+    along = axes_of_dims(array.dims, array.shape, selection, dim, axes)
+    query = ReductionQuery.of(method, along, selection, skipna=skipna, q=q, edges=edges)
     in_memory = () if isinstance(url, (str, os.PathLike)) else (url,)  # objects in memory are only here
     context = ReadContext(path, storage_options, tally=tally, keep_alive=in_memory)
     return answer_array(array, query, context, server)[method]

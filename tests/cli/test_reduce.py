@@ -1,6 +1,6 @@
 """`insitu reduce`: here and by a server the same words.
 
-Modules: active/remote_expression.py, active/wire_folding.py, scanning/conventions.py
+Modules: active/remote_expression.py, active/wire_folding.py, scanning/conventions.py, scanning/formula_variables.py
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import insitu
 import insitu.cli
 from insitu.sources.retry_policy import RetryPolicy
 from server.serving import Server, serving
@@ -122,3 +123,63 @@ def test_a_server_that_is_not_there(run: Run, path: Path, monkeypatch: pytest.Mo
     assert (
         "cannot connect to the server" in run("reduce", path, "t", "mean", "--active", "http://127.0.0.1:9", code=1)[1]
     )
+
+
+FORMULAS = {
+    "=t - 273.15": lambda ds: ds.t - 273.15,
+    "=(t * n)[2, :, ::2]": lambda ds: (ds.t * ds.n)[2, :, ::2],
+    "=where(t > 280, t, nan)": lambda ds: xr.where(ds.t > 280, ds.t, np.nan),
+    "=sqrt(t ** 2 + n) > 280": lambda ds: np.sqrt(ds.t**2 + ds.n) > 280,
+}
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_formula_has_the_bits_that_it_has_in_python(run: Run, path: Path, where: list[str], formula: str) -> None:
+    with insitu.open_dataset(path) as ds, np.errstate(invalid="ignore"):
+        array = FORMULAS[formula](ds)
+        expected = {name: getattr(array, name)() for name in ("mean", "max", "count")}
+    out, _ = run("reduce", path, formula, "mean,max,count", "--as", "json", *where)
+    found = json.loads(out)
+    for name, value in expected.items():
+        assert found[name] == value.item(), name
+    loaded = FORMULAS[formula](xr.load_dataset(path, engine="netcdf4"))
+    assert found["max"] == loaded.max().item()
+    assert found["mean"] == pytest.approx(loaded.astype("f8").mean().item(), rel=1e-6)
+
+
+def test_a_formula_along_a_dimension_and_in_python(run: Run, path: Path) -> None:
+    with insitu.open_dataset(path) as ds:
+        expected = (ds.t - 273.15).max("time").values
+    np.testing.assert_array_equal(insitu.reduce(path, "=t - 273.15", "max", dim="time"), expected)
+    out, printed = run("reduce", path, "=t - 273.15", "max", "-d", "time", "--as", "json", "-v")
+    np.testing.assert_array_equal(np.array(json.loads(out)["max"], "f4"), expected)
+    assert "float32 | 3 chunks" in printed
+
+
+def test_variables_of_groups_and_of_many_files(run: Run, path: Path, tmp_path: Path) -> None:
+    whole = xr.load_dataset(path, engine="netcdf4")
+    for begin in (0, 10):
+        part = whole.isel(time=slice(begin, begin + 10)).assign_coords(time=np.arange(begin, begin + 10))
+        part[["n"]].to_netcdf(tmp_path / f"part{begin}.nc", engine="netcdf4")
+        part[["t"]].drop_vars("time").to_netcdf(
+            tmp_path / f"part{begin}.nc", engine="netcdf4", mode="a", group="air/surface"
+        )
+    out, _ = run("reduce", tmp_path / "part0.nc", "=`air/surface/t` + n", "max")
+    assert float(out) == pytest.approx((whole.t + whole.n)[:10].max().item(), rel=1e-6)
+    out, _ = run("reduce", tmp_path / "part*.nc", "=t + n", "max")
+    assert float(out) == pytest.approx((whole.t + whole.n).max().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["=t - wrong"], "there is no variable 'wrong' (character 5 of the formula). There are: t, n"),
+        (["=t - n[0]"], "Positions are selected outside of the formula"),
+        (["=t - 1", "--raw"], "a formula is computed of decoded values"),
+        (["=t - 1", "-d", "lon"], "no dimension 'lon'"),
+        (["=1 + 2"], "the formula has no variable in it"),
+    ],
+)
+def test_formulas_that_are_refused(run: Run, path: Path, arguments: list[str], message: str) -> None:
+    _, printed = run("reduce", path, arguments[0], "mean", *arguments[1:], code=1)
+    assert message in " ".join(printed.split())

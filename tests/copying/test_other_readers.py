@@ -18,6 +18,7 @@ import h5netcdf
 import netCDF4
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 import insitu
@@ -93,3 +94,24 @@ def test_ncdump(files: str, tmp_path: Path) -> None:
     text = run.stdout.partition(" rank =")[2]
     numbers = [int(number) for number in re.findall(r"-?\d+", text)]
     np.testing.assert_array_equal(np.reshape(numbers, (90, 9)), stored_values(files)["rank"])
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3:UserWarning")
+def test_checksums_of_the_source(tmp_path: Path) -> None:
+    """Codecs without options are named as zarr-python reads them."""
+    values = np.arange(12.0).reshape(3, 4)
+    encoding = {"v": {"fletcher32": True, "chunksizes": (1, 4)}}
+    xr.Dataset({"v": (("x", "y"), values)}).to_netcdf(tmp_path / "file.nc", encoding=encoding)
+    insitu.Archive.open(str(tmp_path / "file.nc")).copy(tmp_path / "copy.zarr", codec="source")
+    array = zarr.open_array(tmp_path / "copy.zarr" / "v")
+    assert "numcodecs.fletcher32" in {codec["name"] for codec in array.metadata.to_dict()["codecs"]}
+    np.testing.assert_array_equal(array[...], values)
+
+
+@pytest.mark.parametrize("target", ["v3.zarr", "v2.zarr", "file.nc"])
+def test_a_dimension_without_elements(tmp_path: Path, target: str) -> None:
+    ds = xr.Dataset({"v": (("time", "y"), np.empty((0, 3), "f4"), {"units": "K"})}, {"y": [1, 2, 3]})
+    ds.to_netcdf(tmp_path / "empty.nc", unlimited_dims=["time"])
+    way = {"zarr_format": 2} if target == "v2.zarr" else {}
+    insitu.Archive.open(str(tmp_path / "empty.nc")).copy(tmp_path / target, chunks={"time": 2}, **way)
+    xr.testing.assert_identical(xr.open_dataset(tmp_path / target), ds)

@@ -46,7 +46,7 @@ def test_every_function_is_one_of_the_table() -> None:
         ("a ^ 2", "at character 3: .* Powers are written \\*\\*"),
         ("a > 1 & a > 2 > 1", "a comparison of a comparison"),
         ("a.values", "Methods are written as functions"),
-        ("a[0]", "Select positions with the sliders"),
+        ("a[0]", "Positions are selected outside of the formula"),
         ("a = 1", "Equality is written =="),
         ("__import__('os')", "at character 12|no function '__import__'"),
         ("eval(a)", "no function 'eval'"),

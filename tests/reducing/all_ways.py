@@ -29,6 +29,7 @@ __all__ = [
     "KINDS",
     "LARGE_QUESTIONS",
     "LARGE_WAYS",
+    "PORTION",
     "STORED_METHODS",
     "WAYS",
     "Archive",
@@ -38,6 +39,8 @@ __all__ = [
     "questions",
 ]
 
+PORTION = 12 << 20
+"""Bytes of a portion, here and on the servers: a twentieth of what it is, so that an array of several is small."""
 ARCHIVES = 8
 """How many archives there are; the last two are larger."""
 VARIABLES = ("f4", "f8", "packed", "turned")
@@ -85,7 +88,8 @@ def make_archive(folder: Path, seed: int) -> Archive:
             # Most files are cut alike, at borders that lie anywhere in the whole; some are not.
             chunks = common[str(name)] if dice.random() < 0.7 else _chunks(dice, least, length, lat, lon)
             sizes = tuple(min(chunks[dim], variable.sizes[dim]) for dim in variable.dims)
-            encoding[str(name)] = {"chunksizes": sizes, "zlib": dice.random() < 0.7, "shuffle": dice.random() < 0.5}
+            how = {"zlib": dice.random() < 0.7, "complevel": 1, "shuffle": dice.random() < 0.5}
+            encoding[str(name)] = {"chunksizes": sizes, **how}
         encoding["packed"] |= PACKING if dice.random() < 0.7 else {**PACKING, "scale_factor": 0.02}
         encoding["f4"]["_FillValue"] = np.float32(1e20)
         path = folder / ("one", "two")[number % 2] / f"{seed}-{number}.nc"
@@ -125,18 +129,18 @@ def _make_part(random: np.random.Generator, time: Any, lat: int, lon: int) -> xr
 
 
 def make_large_archive(folder: Path) -> Archive:
-    """Write files of bytes that are unpacked to 272 MiB of float64, more than a portion."""
+    """Write files of bytes that are unpacked to 17 MiB of float64, more than a portion (`PORTION`)."""
     random, begin, paths = np.random.default_rng(7), np.datetime64("2001-01-01", "ns"), []
     packing = {"scale_factor": 0.013, "add_offset": 280.1, "_FillValue": np.int8(-120)}
     for number, length in enumerate((230, 221, 240, 201)):
         time = begin + np.arange(length) * np.timedelta64(1, "D")
         begin = time[-1] + np.timedelta64(1, "D")
-        stored = random.integers(-120, 120, (length, 200, 200), dtype="i1")
-        coords = {"time": time, "lat": np.linspace(-80, 80, 200), "lon": np.arange(200.0)}
+        stored = random.integers(-120, 120, (length, 50, 50), dtype="i1")
+        coords = {"time": time, "lat": np.linspace(-80, 80, 50), "lon": np.arange(50.0)}
         path = folder / ("one", "two")[number % 2] / f"large-{number}.nc"
         path.parent.mkdir(exist_ok=True)
         made = xr.Dataset({"x": (DIMS, stored, packing)}, coords)
-        made.to_netcdf(path, engine="netcdf4", encoding={"x": {"chunksizes": (50, 70, 200)}})
+        made.to_netcdf(path, engine="netcdf4", encoding={"x": {"chunksizes": (50, 18, 50)}})
         paths.append(str(path))
     return _save(paths, folder / "large.insitu")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,7 @@ from reducing.all_ways import (
     KINDS,
     LARGE_QUESTIONS,
     LARGE_WAYS,
+    PORTION,
     STORED_METHODS,
     WAYS,
     Archive,
@@ -39,7 +41,7 @@ from reducing.all_ways import (
     make_large_archive,
     questions,
 )
-from server.serving import serving
+from server.serving import Server, serving
 from waiting import wait_until
 
 distributed = pytest.importorskip("distributed")
@@ -60,13 +62,28 @@ SMALL_PORTIONS = 100_000
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder: Path = tmp_path_factory.mktemp("all_ways")
     logs: Path = tmp_path_factory.mktemp("logs")
+    # Python runs it as it starts, in the processes of the workers, too.
+    (logs / "sitecustomize.py").write_text(
+        f"from insitu.reducing import portions\nportions.PORTION_BYTES = {PORTION}\n"
+    )
+    path = os.pathsep.join(filter(None, [str(logs), os.environ.get("PYTHONPATH")]))
+
+    def serve(name: str, *options: str) -> Server:
+        log, environment = logs / f"{name}.log", {"PYTHONPATH": path}
+        return stack.enter_context(serving([folder], log, *options, environment=environment))
+
     with ExitStack() as stack:
-        server, other = (stack.enter_context(serving([folder], logs / f"{name}.log")) for name in ("server", "other"))
-        workers = stack.enter_context(serving([folder], logs / "workers.log", "--workers", "2"))
+        server, other, workers = serve("server"), serve("other"), serve("workers", "--workers", "2")
         wait_until(lambda: workers.log.read_text().count("Application startup complete") == 2, "no two workers")
         clients = {many: stack.enter_context(_cluster(many)) for many in (1, 3)}
         pool = stack.enter_context(ThreadPoolExecutor(2))
         yield Setting(folder, server.url, other.url, workers.url, pool, clients)
+
+
+@pytest.fixture(autouse=True)
+def _portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits depend on the portions, so that all ways must have the same ones."""
+    monkeypatch.setattr(portions, "PORTION_BYTES", PORTION)
 
 
 @contextmanager
@@ -165,7 +182,10 @@ def test_the_same_bits_in_small_portions(
 
 @pytest.fixture(scope="session")
 def large(setting: Setting) -> Archive:
-    return make_large_archive(setting.folder)
+    made = make_large_archive(setting.folder)
+    with made.open() as ds:
+        assert ds.x.size * ds.x.dtype.itemsize > PORTION
+    return made
 
 
 @functools.cache

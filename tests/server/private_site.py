@@ -29,6 +29,10 @@ def netcdf() -> bytes:
     made.createDimension("column", 30)
     made.createDimension("row", 20)
     made.createVariable("plane", ">i4", ("row", "column"))[:] = VALUES.reshape(20, 30)
+    for name, size in (("lat", 3), ("lon", 4)):
+        made.createDimension(name, size)
+        made.createVariable(name, ">f4", (name,))[:] = range(size)
+    made.createVariable("placed", ">i4", ("lat", "lon"))[:] = 1
     made.flush()
     return file.getvalue()
 

@@ -145,11 +145,19 @@ def test_chains(codecs: tuple[Codec, ...], order: tuple[int, int] | None) -> Non
         assert [axis.size for axis in found.axes] == [4, 2]
 
 
-def test_codecs_that_nobody_else_has() -> None:
-    tile = Tile((Axis.regular(4, 4),), (Encoding(np.dtype("<i4"), (Codec("szip"),)),), Columns.of_inline((1,), b""))
+@pytest.mark.parametrize(
+    ("codecs", "message"),
+    [
+        ((Codec("szip"),), "szip"),
+        ((Codec("fletcher32"), Codec("shuffle", {"elementsize": 8}), Codec("zlib")), "with a checksum behind them"),
+    ],
+    ids=["szip", "a checksum shuffled"],
+)
+def test_codecs_that_nobody_else_has(codecs: tuple[Codec, ...], message: str) -> None:
+    tile = Tile((Axis.regular(4, 4),), (Encoding(np.dtype("<f8"), codecs),), Columns.of_inline((1,), b""))
     known = to_zarr_spec(VirtualArray.of(tile, dims=("x",)))
     for zarr_format in (2, 3):
-        with pytest.raises(UnsupportedError, match="szip"):
+        with pytest.raises(UnsupportedError, match=message):
             to_documents.array_documents(known, zarr_format)
 
 

@@ -31,10 +31,10 @@ from insitu.active.wire import (
     values_to_wire,
 )
 from insitu.cancellation import check_deadline
-from insitu.cf.times import NANOSECONDS, RESOLUTIONS
 from insitu.errors import ModelError
 from insitu.model import Axis, Codec, Columns, Encoding, Source, Tile, VirtualArray
 from insitu.model.packing import IDENTITY, PACKING_COLUMNS, PLAIN_NUMBER_TYPES, PackingKind, Packings
+from insitu.model.time_units import NANOSECONDS, RESOLUTIONS
 
 __all__ = ["MAX_CODECS", "MAX_CONFIGURATION_CHARS", "array_from_wire", "array_to_wire"]
 

@@ -22,6 +22,7 @@ from insitu.cf.characters import stack_characters
 from insitu.cf.unpack import decode_text, unpack
 from insitu.errors import FormatError, InsituError, ModelError
 from insitu.model import Packing, PackingKind, Packings, Tile, VirtualArray
+from insitu.model.time_units import RESOLUTIONS, UNITS, split_units
 
 __all__ = ["MISSING_VALUE_ATTRIBUTES", "DecodedVariable", "decode_variable", "decoding_warning"]
 
@@ -270,9 +271,9 @@ class _VariableDecoder:
             return False
         units = str(units)
         if "since" not in units:
-            return timedeltas and units in times.UNITS
+            return timedeltas and units in UNITS
         try:
-            times.split_units(units)
+            split_units(units)
         except ValueError:
             return False
         return datetimes
@@ -280,7 +281,7 @@ class _VariableDecoder:
     def decode_durations(self, how: _TimedeltaOptions) -> None:
         """Decode differences of time (timedelta64)."""
         units = self.attributes.get("units")
-        if not isinstance(units, str) or units not in times.UNITS:
+        if not isinstance(units, str) or units not in UNITS:
             return
         declared_dtype = self.attributes.get("dtype")
         typed = isinstance(declared_dtype, str) and declared_dtype.startswith("timedelta64")
@@ -300,7 +301,7 @@ class _VariableDecoder:
             unit = str(np.datetime_data(np.dtype(declared_dtype))[0])
         except TypeError as problem:
             raise numbers.bad_attribute_error("dtype", declared_dtype, "decode_timedelta=False") from problem
-        if unit in times.RESOLUTIONS:
+        if unit in RESOLUTIONS:
             return unit
         nearest = "s" if unit in ("generic", "Y", "M", "W", "D", "h", "m") else "ns"
         self._warn(

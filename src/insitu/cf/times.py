@@ -9,7 +9,6 @@ times.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -20,26 +19,25 @@ from numpy.typing import NDArray
 from insitu.errors import CodecError, FormatError, UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.model import PackingKind
+from insitu.model.time_units import (
+    INT64_MAX,
+    NANOSECONDS,
+    RESOLUTIONS,
+    OutOfRangeError,
+    convert_count,
+    numpy_unit,
+    parse_reference_date,
+    split_units,
+)
 
 __all__ = [
-    "UNITS",
     "TimeDecoding",
     "choose_date_decoding",
     "choose_timedelta_decoding",
     "decode_time_numbers",
-    "split_units",
 ]
 
-NANOSECONDS = {
-    "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "D": 86400 * 10**9,
-}  # fmt: skip
-UNITS = {
-    "nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h",
-    "days": "D",
-}  # fmt: skip
-RESOLUTIONS = ("s", "ms", "us", "ns")
 USUAL_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
-INT64_MAX = int(np.iinfo(np.int64).max)
 NAT = int(np.iinfo(np.int64).min)
 GREGORIAN_REFORM = int(np.datetime64("1582-10-15", "s").astype(np.int64)) * 10**9
 """Start of the Gregorian calendar: before it, dates of the standard calendar differ from
@@ -63,80 +61,6 @@ class TimeDecoding:
     """The type that the numbers are cast to before decoding."""
     warning: str | None = None
     """A warning for the user."""
-
-
-class _OutOfRangeError(Exception):
-    """datetime64 cannot hold these times."""
-
-
-def split_units(units: str) -> tuple[str, str]:
-    """Return unit and reference date of "UNIT since DATE"; raise ValueError for anything else.
-
-    Examples
-    --------
-    >>> split_units("days since 1850-1-1")
-    ('days', '1850-1-1')
-    """
-    matches = re.match(r"(.+) since (.+)", units)
-    if not matches:
-        raise ValueError(f"{units!r} is not of the form 'UNIT since DATE'")
-    unit, date = (text.strip() for text in matches.groups())
-    if re.match(r".*\d{4}.*", date):
-        return unit, date
-    # Without four digits year and day cannot be told apart: the first number is taken for the year.
-    digits = re.match(r"(\d+)(.*)", date)
-    if not digits:
-        raise ValueError(f"{date!r} is not a reference date")
-    return unit, f"{int(digits[1]):04d}{digits[2]}"
-
-
-def numpy_unit(unit: str) -> str:
-    """Return NumPy's name of a unit; raise KeyError if it has none."""
-    name = unit.lower()
-    return UNITS[name if name.endswith("s") else f"{name}s"]
-
-
-_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?$")
-
-
-@lru_cache(maxsize=1024)
-def parse_reference_date(date: str) -> tuple[int, str]:
-    """Return a reference date as a number since 1970, in the coarsest unit that holds it, and that
-    unit.
-
-    Raise ValueError if it is not a date.
-
-    Examples
-    --------
-    >>> parse_reference_date("1970-01-02 00:00:00.5")
-    (86400500, 'ms')
-    """
-    parts = _DATE.match(date)
-    if parts and int(parts[1]):
-        year, month, day, hour, minute, second, fraction = parts.groups("0")
-        text = f"{year}-{int(month):02}-{int(day):02}T{int(hour):02}:{int(minute):02}:{int(second):02}"
-        number = int(np.datetime64(text, "s").astype(np.int64)) * 10**9 + int(fraction.ljust(9, "0"))
-    else:
-        # Dates in any other form are parsed by pandas, as in xarray.
-        stamp = import_before_fork("pandas").Timestamp(date)
-        if stamp.tz is not None:
-            stamp = stamp.tz_convert("UTC").tz_convert(None)
-        exact = np.asarray(stamp.to_datetime64())
-        number = int(exact.astype(np.int64)) * NANOSECONDS[str(np.datetime_data(exact.dtype)[0])]
-    unit = next(unit for unit in RESOLUTIONS if number % NANOSECONDS[unit] == 0)
-    return number // NANOSECONDS[unit], unit
-
-
-def convert_count(number: int, unit: str, target_unit: str) -> int:
-    """Convert a date from one unit to another, rounded down.
-
-    Raise `_OutOfRangeError` if it does not fit.
-    """
-    ratio = NANOSECONDS[target_unit] // NANOSECONDS[unit]
-    number = number // ratio if ratio > 1 else number * (NANOSECONDS[unit] // NANOSECONDS[target_unit])
-    if abs(number) > INT64_MAX:
-        raise _OutOfRangeError("a date is out of range")
-    return number
 
 
 def choose_date_decoding(
@@ -163,7 +87,7 @@ def choose_date_decoding(
         return TimeDecoding("object", unit, epoch=units, calendar=name)
     try:
         return _choose_datetime64(numbers, unit, date, name, time_unit)
-    except (_OutOfRangeError, KeyError) as problem:
+    except (OutOfRangeError, KeyError) as problem:
         if use_cftime is not None:
             raise FormatError(
                 f"times in {units!r} ({name}) do not fit in datetime64: {problem}",
@@ -183,16 +107,16 @@ def _split_units_or_raise(units: str) -> tuple[str, str]:
 
 def _choose_datetime64(numbers: NDArray[Any], unit: str, date: str, calendar: str, time_unit: str) -> TimeDecoding:
     if calendar.lower() not in USUAL_CALENDARS:
-        raise _OutOfRangeError(f"the calendar {calendar!r} needs cftime")
+        raise OutOfRangeError(f"the calendar {calendar!r} needs cftime")
     own = numpy_unit(unit)
     try:
         moment = parse_reference_date(date)
     except ValueError as problem:
-        raise _OutOfRangeError(str(problem)) from problem
+        raise OutOfRangeError(str(problem)) from problem
     base = _finest_unit(moment[1], own, time_unit)
     number = convert_count(*moment, base)
     if calendar != "proleptic_gregorian" and number * NANOSECONDS[base] < GREGORIAN_REFORM:
-        raise _OutOfRangeError("the reference date lies before the Gregorian calendar (1582-10-15)")
+        raise OutOfRangeError("the reference date lies before the Gregorian calendar (1582-10-15)")
     clock = TimeDecoding(f"datetime64[{base}]", own, base=base, fine=base, number=number)
     if not numbers.size:
         return clock
@@ -228,7 +152,7 @@ def _to_ticks(
     """Return numbers as integers since 1970 in the unit `fine`, NaT for missing ones, and that
     unit.
 
-    Raise `_OutOfRangeError` if they are out of range.
+    Raise `OutOfRangeError` if they are out of range.
     """
     kind = numbers.dtype.kind
     if kind not in "iuf":
@@ -247,12 +171,12 @@ def _to_ticks(
             # Values that were unknown when the unit was chosen may need a finer one: never truncate
             # them silently.
             if fine != "ns" and (scaled % 1 > 0).any():
-                raise _OutOfRangeError(f"they have a fraction of {fine}")
+                raise OutOfRangeError(f"they have a fraction of {fine}")
         elif base != "ns":
             scaled, found = _to_whole_numbers(scaled, base)
         low, high = _min_and_max(scaled, nat)
         if not (low > -(2.0**63) and high < 2.0**63):
-            raise _OutOfRangeError("they are out of range")
+            raise OutOfRangeError("they are out of range")
         with np.errstate(invalid="ignore"):
             ticks = np.asarray(scaled).astype(np.int64)
         low, high = int(low), int(high)
@@ -260,10 +184,10 @@ def _to_ticks(
         low, high = _min_and_max(numbers, nat)
         low, high = int(low) * ratio, int(high) * ratio
         if max(abs(low), abs(high)) > INT64_MAX:
-            raise _OutOfRangeError("they are out of range")
+            raise OutOfRangeError("they are out of range")
         ticks = np.asarray(np.multiply(numbers.astype(np.int64), np.int64(ratio)))
     if high + epoch > INT64_MAX or low + epoch < -INT64_MAX:
-        raise _OutOfRangeError("they are out of range")
+        raise OutOfRangeError("they are out of range")
     if epoch:
         ticks = np.asarray(ticks + np.int64(epoch))
     if nat is not None:
@@ -348,7 +272,7 @@ def choose_timedelta_decoding(numbers: NDArray[Any] | None, unit: str, time_unit
         return TimeDecoding(f"timedelta64[{_finest_unit(base, time_unit)}]", own, base=base)
     try:
         ticks, fine = _to_ticks(numbers, own, base, None, 0)
-    except _OutOfRangeError as problem:
+    except OutOfRangeError as problem:
         raise FormatError(f"differences of time in {unit!r} do not fit in timedelta64: {problem}") from problem
     if numbers.size and bool((ticks == NAT).all()):
         result = time_unit
@@ -388,7 +312,7 @@ def decode_time_numbers(numbers: NDArray[Any], kind: PackingKind, dtype: np.dtyp
             return _to_ticks(numbers, kind.unit, kind.base, kind.fine, epoch)[0].view(dtype)
         ticks, fine = _to_ticks(numbers, kind.unit, kind.base, kind.fine, 0)
         return _convert_unit(ticks, fine, dtype)
-    except _OutOfRangeError as problem:
+    except OutOfRangeError as problem:
         raise CodecError(
             f"times do not fit in {dtype}: {problem}",
             hint="Open the file with use_cftime=True or decode_times=False",
@@ -401,10 +325,10 @@ def _convert_unit(ticks: NDArray[np.int64], unit: str, dtype: np.dtype[Any]) -> 
     ratio = NANOSECONDS[unit] // NANOSECONDS[target_unit]
     nat = ticks == NAT
     if not ratio and not nat.all():
-        raise _OutOfRangeError(f"they have a fraction of {target_unit}")
+        raise OutOfRangeError(f"they have a fraction of {target_unit}")
     finite = ticks[~nat] if nat.any() else ticks
     if finite.size and max(abs(int(finite.max())), abs(int(finite.min()))) * ratio > INT64_MAX:
-        raise _OutOfRangeError("they are out of range")
+        raise OutOfRangeError("they are out of range")
     finer = ticks * np.int64(ratio)
     return np.where(nat, NAT, finer).view(dtype)
 
@@ -417,6 +341,6 @@ def _to_datetime64(dates: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         moment = np.datetime64(date.isoformat(), "us")
         try:
             result[position] = convert_count(int(moment.astype(np.int64)), "us", unit)
-        except _OutOfRangeError as problem:
+        except OutOfRangeError as problem:
             raise CodecError(f"{date} does not fit in {dtype}", hint="Open the file with use_cftime=True") from problem
     return result.reshape(dates.shape).view(dtype)

@@ -25,7 +25,7 @@ VERBS = {
     "info": "Show the contents of a file: variables, shapes, types, chunks, codecs, sizes, and what cannot be read "
     "and why.",
     "read": "Read a slice of a variable: the values that xarray shows.",
-    "reduce": "Compute statistics of a variable, chunk by chunk, here or on a server next to the data.",
+    "reduce": "Compute statistics of a variable or a formula, chunk by chunk, here or on a server next to the data.",
     "convert": "Save references in another format.",
     "copy": "Copy an archive, or a part of it, into a native store or file in chunks of another grid.",
     "advise": "Say what typical reads of an archive take, as it is and in the chunks that a copy would have.",

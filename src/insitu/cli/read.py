@@ -191,8 +191,14 @@ def split_slices(variable: str) -> tuple[str, str | None]:
     --------
     >>> split_slices("forecast/tas[0, 10:20]"), split_slices("tas")
     (('forecast/tas', '0, 10:20'), ('tas', None))
+
+    Of a formula, only what follows its closing parenthesis: `=a - b[0]` could mean either.
+
+    >>> split_slices("=(tas - 273.15)[0, 10:20]"), split_slices("=a - b[0]")
+    (('=(tas - 273.15)', '0, 10:20'), ('=a - b[0]', None))
     """
-    found = re.fullmatch(r"(.+?)\[(.*)\]", variable)
+    pattern = r"(.+?\)|=\w+)\[([^`]*)\]" if variable.startswith("=") else r"(.+?)\[(.*)\]"
+    found = re.fullmatch(pattern, variable)
     return (variable, None) if found is None else (found[1], found[2])
 
 

@@ -18,6 +18,7 @@ from insitu.cli.screen import print_table, stderr
 from insitu.model.description import count_text, format_bytes
 from insitu.reading import ReadStatistics
 from insitu.reducing.statistics import STATISTICS
+from insitu.sources.address import scheme_of
 
 __all__ = ["reduce"]
 
@@ -29,7 +30,13 @@ METHODS_WITH_EDGES = " and ".join(STATISTICS.names(lambda statistic: "edges" in 
 
 def reduce(
     url: Annotated[str, typer.Argument(help="A path or a URL.")],
-    variable: Annotated[str, typer.Argument(help="Variable; slices may follow in brackets: 'tas[0, 10:20]'.")],
+    variable: Annotated[
+        str,
+        typer.Argument(
+            help="Variable; slices may follow in brackets: 'tas[0, 10:20]'. Or a formula after `=`: '=tas - 273.15', "
+            "'=(tas - 273.15)[0]', '=sqrt(u**2 + v**2)'."
+        ),
+    ],
     method: Annotated[
         str,
         typer.Argument(help=f"One of {METHODS}; several, separated by commas, are computed in one pass."),
@@ -56,7 +63,7 @@ def reduce(
     option: StorageOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Compute statistics of a variable, chunk by chunk, here or on a server next to the data.
+    """Compute statistics of a variable or a formula, chunk by chunk, here or on a server next to the data.
 
     Results are those of xarray.
     """
@@ -75,13 +82,16 @@ def reduce(
         "storage_options": storage_options(option),
     }
     begin = time.perf_counter()
-    if active is not None:
+    if active is not None and not variable.startswith("="):
         values, summary = _reduce_on_server(
             active, url, variable, methods, {**parameters, "dim": dim, "decode": not raw}
         )
     else:
         tally = ReadStatistics()
-        archive, name = open_variable(url, variable, storage_options=parameters.pop("storage_options"))
+        # The variables of a formula may lie in several files: they are found here, and the server gets the expression.
+        server: dict[str, Any] = {} if active is None else {"active": active, "active_required": True}
+        place = url if active is None or scheme_of(url) else os.path.abspath(url)
+        archive, name = open_variable(place, variable, storage_options=parameters.pop("storage_options"), **server)
         values = archive.reduce(name, methods, dim=dim or None, decode=not raw, tally=tally, **parameters)
         summary = (
             f"{count_text(tally.chunks, 'chunk')} | {format_bytes(tally.bytes_fetched)} fetched, "
@@ -124,7 +134,6 @@ def _reduce_on_server(
     """Compute statistics on a server, which opens the archive itself."""
     from insitu.active.client import Active
     from insitu.reducing.query import ReductionQuery
-    from insitu.sources.address import scheme_of
     from insitu.sources.redaction import redact_url
 
     place = url if scheme_of(url) else os.path.abspath(url)

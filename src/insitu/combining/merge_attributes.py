@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from insitu.cf.times import UNITS, split_units
 from insitu.errors import CombineError
 from insitu.model.cf_attributes import PACKING, SCALING
+from insitu.model.time_units import UNITS, split_units
 
 __all__ = ["common_items", "is_equivalent", "merge_attributes"]
 

@@ -148,7 +148,7 @@ def plan_passes(
     >>> passes.count, passes.first.box[1:], passes.between[1:], passes.last.box[0]
     (2, (180, 360), (20, 20), 1000)
     """
-    shape = tuple(shape)
+    shape = tuple(max(length, 1) for length in shape)  # of an empty array no box is copied
     sizes = tuple(max(min(size, n), 1) for size, n in zip(target, shape, strict=True))
     kept_itemsize = source_itemsize or itemsize
     one = _plan_sweep(shape, itemsize, source, sizes, room, kept_itemsize)

@@ -31,7 +31,7 @@ from insitu.expressions.nodes import (
 )
 from insitu.expressions.windows import NEW, select_windows
 from insitu.lru import LruCache
-from insitu.model import Selection
+from insitu.model import Selection, Stride
 
 __all__ = [
     "AddDimension",
@@ -42,6 +42,7 @@ __all__ = [
     "add_dimensions",
     "broadcast",
     "select_box",
+    "select_elements",
 ]
 
 Values = npt.NDArray[Any]
@@ -217,6 +218,18 @@ def select_box(expression: Expression, box: Sequence[slice]) -> Expression:
     if isinstance(expression, Stored) and expression.selection is not None and not expression.is_cut:
         return Stored(expression.whole, expression.context, expression.selection.select_box(box))
     return SelectEach(expression.shape, tuple(box)).apply(expression)
+
+
+def select_elements(expression: Expression, selection: Selection) -> Expression:
+    """Return what is selected of an expression, each dimension on its own."""
+    keys = tuple(_stride_slice(key) if isinstance(key, Stride) else key for key in selection.selectors)
+    return SelectEach(expression.shape, keys).apply(expression)
+
+
+def _stride_slice(stride: Stride) -> slice:
+    start, step, length = stride
+    stop = start + step * length
+    return slice(start, None if stop < 0 else stop, step) if length else slice(0, 0)
 
 
 class Transpose(StructuralMove):

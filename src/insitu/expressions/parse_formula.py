@@ -94,7 +94,7 @@ _ADVICE = {
     "^": "Powers are written **",
     "=": "Equality is written ==",
     "!": "Negation is written ~",
-    "[": "Select positions with the sliders, not in the formula",
+    "[": "Positions are selected outside of the formula: (tas - 273.15)[0], or with the sliders of the explorer",
     ".": "Methods are written as functions: sqrt(x), not x.sqrt()",
     '"': "A name with other characters stands in `backticks`",
     "'": "A name with other characters stands in `backticks`",

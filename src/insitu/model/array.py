@@ -23,6 +23,7 @@ from insitu.model.chunks import Columns
 from insitu.model.description import describe_array
 from insitu.model.encoding import Encoding
 from insitu.model.format_details import ArrayDetails
+from insitu.model.packing import Packing
 from insitu.model.selection import Selection, Selector, Stride, selector_bounds
 from insitu.model.source import Source
 from insitu.model.tile import Tile
@@ -143,12 +144,26 @@ class VirtualArray:
         """The archive objects that hold its chunks, each once."""
         return tuple(dict.fromkeys(source for tile in self.tiles for source in tile.chunks.sources))
 
-    def stored_attributes(self) -> dict[str, Any]:
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Type of the stored values: one that holds those of all files."""
+        return shared_dtype([encoding.dtype for tile in self.tiles for encoding in tile.encodings])
+
+    def stored_attributes(self, packing: Packing | None = None) -> dict[str, Any]:
         """Return the attributes as a file has them, including those that decoding moved to the
         encoding.
+
+        Parameters
+        ----------
+        packing
+            That of all cells, if they have one: what it says and not all files said is there, too.
         """
         found = dict(self.attributes)
         found |= {key: self.encoding[key] for key in MOVED_BY_DECODING if key in self.encoding and key not in found}
+        if packing is not None and not packing.identity:
+            from insitu.model.packing_attributes import restore_packing_attributes  # reading needs none of it
+
+            found |= restore_packing_attributes(found, packing, self.stored_dtype)
         stored = {encoding.dtype.kind for tile in self.tiles for encoding in tile.encodings}
         if self.dtype == bool and "b" not in stored:
             found["dtype"] = "bool"

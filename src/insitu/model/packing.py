@@ -59,9 +59,9 @@ class PackingKind:
     None: found for each chunk.
     """
     epoch: str | None = None
-    """Of times that need a calendar: the reference date, as the file writes it.
+    """Of times that need a calendar: unit and reference date, as the file writes them.
 
-    Else a row holds it, as a number.
+    Else a row holds the date, as a number.
     """
     calendar: str | None = None
     """Of times that need a calendar: which."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import SelectionError
-from insitu.model import Selection, VirtualArray, normalise_axes
+from insitu.model import Selection, normalise_axes
 from insitu.reducing.reductions import ReductionRules
 from insitu.reducing.sketches import check_edges
 from insitu.reducing.statistics import STATISTICS
@@ -101,17 +101,19 @@ def squeeze_axes(values: npt.NDArray[Any], axes: tuple[int, ...], ndim: int) -> 
 
 
 def axes_of_dims(
-    array: VirtualArray, selection: Any, dim: str | Sequence[str] | None, axes: int | Sequence[int] | None
+    dims: Sequence[str],
+    shape: Sequence[int],
+    selection: Any,
+    dim: str | Sequence[str] | None,
+    axes: int | Sequence[int] | None,
 ) -> int | Sequence[int] | None:
     """Return the axes of a selection's shape for dimensions by name."""
     if dim is None:
         return axes
     if axes is not None:
         raise SelectionError("give either dim or axes, not both")
-    chosen = Selection.of(selection, array.shape) if not isinstance(selection, Selection) else selection
-    left = [
-        name for name, one in zip(array.dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))
-    ]
+    chosen = Selection.of(selection, shape) if not isinstance(selection, Selection) else selection
+    left = [name for name, one in zip(dims, chosen.selectors, strict=True) if not isinstance(one, (int, np.integer))]
     names = [dim] if isinstance(dim, str) else list(dim)
     unknown = [name for name in names if name not in left]
     if unknown:

@@ -18,7 +18,6 @@ from insitu.cf import numbers
 from insitu.cf.decode import MISSING_VALUE_ATTRIBUTES
 from insitu.errors import UnsupportedError
 from insitu.model import INLINE, Packing, Packings, Tile, VirtualArray, VirtualGroup
-from insitu.model.array import shared_dtype
 from insitu.model.cf_attributes import MISSING, SCALING
 from insitu.scanning.band_packing import without_pixel_mask
 from insitu.scanning.member import Load, in_memory
@@ -48,17 +47,16 @@ def stored_view(array: VirtualArray, name: str | None = None, load: Load | None 
     UnsupportedError
         If the files of the array are packed differently: the error names two of them.
     """
-    attributes = array.stored_attributes()
     array = without_pixel_mask(array)
     if load is not None and _is_in_memory(array) and _is_decoded_in_memory(array):
         return _encode_values(array, name, load)
-    _check_one_packing(array, name)
+    attributes = array.stored_attributes(_check_one_packing(array, name))
     if all(tile.packings.identity for tile in array.tiles):
         if not array.encoding and attributes.keys() == array.attributes.keys():
             return array  # the same object: a cache that reads ahead knows arrays by their identity
         return replace(array, attributes=attributes, encoding={})
-    dtype = shared_dtype([encoding.dtype for tile in array.tiles for encoding in tile.encodings])
-    fill = _fill_value(array.encoding.get("_FillValue"), dtype)
+    dtype = array.stored_dtype
+    fill = _fill_value(attributes.get("_FillValue"), dtype)
     # As many rows that change nothing as there were: the chunk tables go on referring to them.
     tiles = tuple(replace(tile, packings=Packings.of([Packing()] * len(tile.packings))) for tile in array.tiles)
     return replace(array, dtype=dtype, tiles=tiles, attributes=attributes, encoding={}, fill_value=fill)
@@ -235,8 +233,8 @@ def _mark_missing_texts(variable: Any) -> None:
     variable.encoding["_FillValue"] = "_" * (max(map(len, texts)) + 1) if fill is None else fill
 
 
-def _check_one_packing(array: VirtualArray, name: str | None) -> None:
-    """Refuse an array whose cells are packed differently."""
+def _check_one_packing(array: VirtualArray, name: str | None) -> Packing | None:
+    """Return the packing of all cells, None if there are none; refuse an array whose cells are packed differently."""
     first: tuple[Tile, int] | None = None
     for tile in array.tiles:
         for row in _used_rows(tile):
@@ -252,6 +250,7 @@ def _check_one_packing(array: VirtualArray, name: str | None) -> None:
                     variable=name,
                     hint="Read decoded values, or the stored values of one file at a time",
                 )
+    return None if first is None else first[0].packings[first[1]]
 
 
 def _used_rows(tile: Tile) -> list[int]:

@@ -28,6 +28,7 @@ _OVER_ARRAYS = frozenset({"astype", "bitround", "delta", "fixedscaleoffset", "pa
 _TO_BYTES = frozenset({"vlen-utf8", "vlen-bytes", "vlen-array", "zfpy", "pcodec"})
 _NATIVE = frozenset({"gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes"})
 _COMPRESSORS = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd", "zfpy", "pcodec", "grib"})
+_CHECKSUM_BYTES = dict.fromkeys(("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"), 4)
 _SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "zlib": {"level": 1}, "gzip": {"level": 5}, "zstd": {"level": 0}, "bz2": {"level": 1}, "lz4": {"acceleration": 1},
@@ -47,9 +48,22 @@ def is_standard(encoding: Encoding) -> bool:
 
 def to_v2(encoding: Encoding) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
     """Return `filters` and `compressor` of a V2 document."""
+    _check_shuffles(encoding)
     rows = [{"id": _standard_name(codec), **_numcodecs_configuration(codec)} for codec in encoding.codecs]
     compressor = rows.pop() if rows and _is_compressor(rows[-1]["id"]) else None
     return rows or None, compressor
+
+
+def _check_shuffles(encoding: Encoding) -> None:
+    """Refuse a checksum that is shuffled with values it is no multiple of: HDF5 leaves the rest as it is behind whole
+    elements, numcodecs takes no rest.
+    """
+    checksum_bytes = 0
+    for codec in encoding.codecs:
+        name = codec.name.removeprefix("numcodecs.")
+        checksum_bytes += _CHECKSUM_BYTES.get(name, 0)
+        if name == "shuffle" and checksum_bytes % int(codec.configuration.get("elementsize", 4)):
+            raise UnsupportedError("no other reader of Zarr shuffles values with a checksum behind them, as HDF5 does")
 
 
 def _is_compressor(name: str) -> bool:
@@ -58,6 +72,7 @@ def _is_compressor(name: str) -> bool:
 
 def to_v3(encoding: Encoding) -> list[dict[str, Any]]:
     """Return `codecs` of a V3 document."""
+    _check_shuffles(encoding)
     rows: list[dict[str, Any]] = []
     if encoding.order is not None:
         rows.append({"name": "transpose", "configuration": {"order": list(encoding.order)}})
@@ -98,8 +113,9 @@ def _codec_v3(codec: Codec, encoding: Encoding) -> dict[str, Any]:
         }
     elif name in ("vlen-utf8", "vlen-bytes", "crc32c"):
         configuration = {}
-    full = name if name in _NATIVE else f"numcodecs.{name}"
-    return {"name": full, "configuration": configuration} if configuration else {"name": full}
+    if name not in _NATIVE:  # zarr-python wants a configuration of these, even an empty one
+        return {"name": f"numcodecs.{name}", "configuration": configuration}
+    return {"name": name, "configuration": configuration} if configuration else {"name": name}
 
 
 def _numcodecs_configuration(codec: Codec) -> dict[str, Any]:

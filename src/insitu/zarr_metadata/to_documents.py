@@ -148,24 +148,8 @@ def _run_lengths(sizes: tuple[int, ...]) -> list[Any]:
 
 def attributes_as_stored(spec: ZarrArraySpec) -> dict[str, Any]:
     """Return the attributes of the stored values, CF ones included, and the types that JSON loses."""
-    attributes = spec.array.stored_attributes()
-    attributes |= type_hints(attributes)
-    if spec.packed and not spec.array.encoding:
-        _, _, row = next(iter(spec.seen), (0, 0, 0))
-        packing = spec.tile.packings[row]
-        if packing.kind.unit is not None or packing.kind.charset is not None or packing.kind.missing:
-            raise UnsupportedError(
-                "its values were decoded (times, text), and the attributes of the stored values are unknown"
-            )
-        if packing.scale is not None:
-            attributes["scale_factor"] = packing.scale
-        if packing.offset is not None:
-            attributes["add_offset"] = packing.offset
-        for name, value in zip(("_FillValue", "missing_value"), packing.missing, strict=False):
-            attributes[name] = value
-        if packing.kind.unsigned is not None:
-            attributes["_Unsigned"] = "true" if packing.kind.unsigned else "false"
-    return attributes
+    attributes = spec.array.stored_attributes(spec.packing)
+    return attributes | type_hints(attributes)
 
 
 def _fill_v2(spec: ZarrArraySpec, encoding: Encoding, attributes: dict[str, Any]) -> Any:
@@ -197,7 +181,7 @@ def _is_nan(raw: bytes, dtype: np.dtype[Any]) -> bool:
 
 def _missing_chunk_fill(spec: ZarrArraySpec, encoding: Encoding) -> bytes | None:
     """Return the value of missing chunks."""
-    if not spec.absent or spec.packed:
+    if not spec.absent or not spec.packing.identity:
         if spec.absent:
             raise UnsupportedError(
                 "Zarr cannot distinguish places that no file covers from chunks that were never written"

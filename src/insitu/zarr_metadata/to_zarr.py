@@ -16,7 +16,19 @@ import numpy as np
 
 from insitu.cancellation import check_deadline
 from insitu.errors import UnsupportedError
-from insitu.model import ABSENT, INLINE, UNWRITTEN, Axis, ChunkLocations, Codec, Encoding, Source, Tile, VirtualArray
+from insitu.model import (
+    ABSENT,
+    INLINE,
+    UNWRITTEN,
+    Axis,
+    ChunkLocations,
+    Codec,
+    Encoding,
+    Packing,
+    Source,
+    Tile,
+    VirtualArray,
+)
 
 __all__ = ["ZarrArraySpec", "to_zarr_spec", "without_encoder_settings"]
 
@@ -158,10 +170,10 @@ class ZarrArraySpec:
         return replace(encoding, order=_stored_axis_order(encoding.order, self.tile))
 
     @property
-    def packed(self) -> bool:
-        """Whether the array decodes values (CF); Zarr holds the stored ones."""
-        _, _, packing = next(iter(self.seen), (0, 0, 0))
-        return not self.tile.packings[packing].identity
+    def packing(self) -> Packing:
+        """How the values of the array are decoded (CF); Zarr holds the stored ones."""
+        _, _, row = next(iter(self.seen), (0, 0, 0))
+        return self.tile.packings[row]
 
 
 def to_zarr_spec(array: VirtualArray, *, rectilinear: bool = False) -> ZarrArraySpec:

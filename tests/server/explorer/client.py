@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
+from insitu.server.app import create_app
+from insitu.server.settings import Settings
+from server.in_process import Asked, ask_app
 from server.serving import Answer, Server
 
 
@@ -21,10 +24,22 @@ class Picture:
 
 
 @dataclass
+class AppServer:
+    """A server within this process, for each request anew: nothing has to start and to be waited for."""
+
+    roots: tuple[str, ...]
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:
+        route, _, query = path.partition("?")
+        app = create_app(Settings(roots=self.roots))
+        return ask_app(app, Asked("GET", route, b"", headers or {}, dict(parse_qsl(query, keep_blank_values=True))))[0]
+
+
+@dataclass
 class Explorer:
     """The API of a server about one archive."""
 
-    server: Server
+    server: Server | AppServer
     url: str = ""
     headers: dict[str, str] | None = None
 

@@ -138,6 +138,16 @@ def test_nearest(explorer: Explorer, truth: xarray.Dataset) -> None:
     assert 0 < found.header["sampling"]["share"] <= 1
 
 
+def test_a_picture_that_may_read_little_only(explorer: Explorer, truth: xarray.Dataset) -> None:
+    """Fewer chunks are read, or none at all."""
+    free = explorer.picture("field", variable="tas", rows=4, columns=4)
+    assert free.header["sampling"]["method"] == "mean"
+    decoded = 8 * truth.tas[0].size
+    found = explorer.picture("field", variable="tas", rows=4, columns=4, most_bytes=16 * decoded)
+    np.testing.assert_array_equal(found.arrays["values"], free.arrays["values"])
+    assert "bytes of decoded chunks, more than 1" in explorer.refusal("field", 413, variable="tas", most_bytes=1)
+
+
 def test_times_and_flags_are_not_averaged(explorer: Explorer, truth: xarray.Dataset) -> None:
     found = explorer.picture("field", variable="seen")
     np.testing.assert_array_equal(found.arrays["values"], truth.seen.values.astype("M8[ms]").astype("f8"))
@@ -184,6 +194,21 @@ def test_lines(explorer: Explorer, truth: xarray.Dataset) -> None:
     np.testing.assert_array_equal(heights.arrays["values"], truth.station_height.values)
     np.testing.assert_array_equal(heights.arrays["position"], [0, 1, 2])
     assert heights.header["position"]["kind"] == "index"
+
+
+def test_a_line_that_may_read_little_has_every_nth_value(explorer: Explorer, truth: xarray.Dataset) -> None:
+    index = {"level": 1, "lat": 30, "lon": 40}
+    whole = truth.tas.values[:, 1, 30, 40]
+    chunk = 4 * 2 * 16 * 20  # two times of it
+    found = explorer.picture("line", variable="tas", dim="time", index=index, most_bytes=2 * chunk)
+    sampling = found.header["sampling"]
+    assert sampling["method"] == "nearest"
+    assert sampling["share"] < 1
+    np.testing.assert_array_equal(found.arrays["values"], whole[:: sampling["step"]])
+    times = truth.time.values.astype("M8[ms]").astype("f8")
+    np.testing.assert_array_equal(found.arrays["position"], times[:: sampling["step"]])
+    enough = explorer.picture("line", variable="tas", dim="time", index=index, most_bytes=1_000_000)
+    np.testing.assert_array_equal(enough.arrays["values"], whole)
 
 
 def test_points(explorer: Explorer, truth: xarray.Dataset) -> None:

@@ -99,8 +99,17 @@ def test_playing(picture: ExplorerPage) -> None:
     assert picture.find("button.play").get_attribute("aria-pressed") == "false"
 
 
-def test_missing_values_are_seen(picture: ExplorerPage) -> None:
+@pytest.fixture
+def plain_map(open_page: Open, explored: Server, pattern: str) -> ExplorerPage:
+    """The same without lines."""
+    page = open_page(explored.url, f"{_link(pattern, variable='tas')}&lines=none")
+    page.wait_for_picture()
+    return page
+
+
+def test_missing_values_are_seen(plain_map: ExplorerPage) -> None:
     """They are transparent, so that the hatching behind shows; the others are painted."""
+    picture = plain_map
     assert picture.hover(4, 1, *SHAPE) == "missing"
     alpha = picture.page.evaluate(
         """() => { const canvas = document.querySelector('canvas.raster');
@@ -111,8 +120,9 @@ def test_missing_values_are_seen(picture: ExplorerPage) -> None:
     assert "7.5 % missing" in picture.find(".caption").inner_text()  # 3 of 40 columns
 
 
-def test_colours_follow_the_values(picture: ExplorerPage, maps: xr.Dataset) -> None:
+def test_colours_follow_the_values(plain_map: ExplorerPage, maps: xr.Dataset) -> None:
     """The colour of a pixel is viridis at its share of the range that the controls show."""
+    picture = plain_map
     low, high = (float(picture.find(f"input[name={name}]").input_value()) for name in ("low", "high"))
     field = maps.tas[0].values
     assert [low, high] == pytest.approx(np.nanpercentile(field, [2, 98]), rel=1e-3)
@@ -127,6 +137,7 @@ def test_colours_follow_the_values(picture: ExplorerPage, maps: xr.Dataset) -> N
 
 
 def test_zooming_by_a_box_and_back(picture: ExplorerPage, maps: xr.Dataset) -> None:
+    picture.find("[data-mode=zoom]").click()
     picture.find(".surface").scroll_into_view_if_needed()
     picture.draw(picture.place(17, 10, *SHAPE), picture.place(6, 29, *SHAPE))
     picture.page.wait_for_function("() => location.hash.includes('box')")
@@ -285,6 +296,7 @@ def _run_python(code: str, folder: Path) -> xr.DataArray:
 
 def test_the_copied_python_snippet(picture: ExplorerPage, maps: xr.Dataset, tmp_path: Path) -> None:
     picture.find("input[name=time]").fill("5")
+    picture.find("[data-mode=zoom]").click()
     picture.find(".surface").scroll_into_view_if_needed()
     picture.draw(picture.place(17, 10, *SHAPE), picture.place(6, 29, *SHAPE))
     picture.page.wait_for_function("() => location.hash.includes('box')")

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from server.explorer.conftest import ROOT
-
-PAGE = ROOT / "src" / "insitu" / "server" / "explorer" / "page"
-
-
-def _run(folder: Path, module: str, code: str) -> Any:
-    """Return what an expression gives, in which the exports of a module are known by name."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node here")
-    (folder / "module.mjs").write_bytes((PAGE / module).read_bytes())
-    script = f'import fs from "node:fs"; import * as module from "./module.mjs"; console.log(JSON.stringify({code}));'
-    (folder / "run.mjs").write_text(script, encoding="utf-8")
-    done = subprocess.run([node, "run.mjs"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from insitu.server.error_responses import STATUS_BY_KIND
+from server.explorer.page_modules import run_module
 
 
 def _length(lines: np.ndarray[Any, Any]) -> float:
@@ -43,7 +27,7 @@ def test_contour_lines_are_those_of_contourpy(tmp_path: Path, has_gaps: bool) ->
     level = float(np.nanmedian(values)) + 0.01
     numbers = json.dumps([None if np.isnan(value) else value for value in values.ravel()])
     code = f"module.contourSegments(Float64Array.from({numbers}, (v) => v ?? NaN), 17, 23, {level})"
-    found = np.array(_run(tmp_path, "contours.js", code))
+    found = np.array(run_module(tmp_path, "contours.js", code))
     made = contourpy.contour_generator(z=np.ma.masked_invalid(values), corner_mask=False, quad_as_tri=False)
     lines = [np.hstack([line[:-1], line[1:]]) for line in made.lines(level)]
     expected = np.concatenate([line[np.any(line[:, :2] != line[:, 2:], axis=1)] for line in lines])
@@ -55,7 +39,7 @@ def test_contour_lines_are_those_of_contourpy(tmp_path: Path, has_gaps: bool) ->
 
 
 def test_a_level_that_nothing_reaches_has_no_line(tmp_path: Path) -> None:
-    assert _run(tmp_path, "contours.js", "module.contourSegments(new Float32Array(12), 3, 4, 5)") == []
+    assert run_module(tmp_path, "contours.js", "module.contourSegments(new Float32Array(12), 3, 4, 5)") == []
 
 
 @pytest.mark.parametrize(
@@ -70,13 +54,13 @@ def test_a_level_that_nothing_reaches_has_no_line(tmp_path: Path) -> None:
     ],
 )
 def test_standard_names_of_components(tmp_path: Path, first: str, second: str | None) -> None:
-    assert _run(tmp_path, "vector_pairs.js", f"module.partnerStandardName({json.dumps(first)})") == second
+    assert run_module(tmp_path, "vector_pairs.js", f"module.partnerStandardName({json.dumps(first)})") == second
 
 
 def test_usual_names_of_components(tmp_path: Path) -> None:
     names = {"u": "v", "u10": "v10", "ua": "va", "uas": "vas", "uo": "vo", "U_component": "V_component", "u100": "v100",
              "tas": None, "v10": None, "units": None, "x": None, "xwind": "ywind"}  # fmt: skip
-    found = _run(tmp_path, "vector_pairs.js", f"{json.dumps(list(names))}.map(module.partnerName)")
+    found = run_module(tmp_path, "vector_pairs.js", f"{json.dumps(list(names))}.map(module.partnerName)")
     assert dict(zip(names, found, strict=True)) == names
 
 
@@ -94,7 +78,7 @@ def test_pairs_lie_on_one_grid(tmp_path: Path) -> None:
     ]
     archive = json.dumps({"groups": [{"variables": variables}]})
     code = f"module.vectorPairs({archive}, 'lat', 'lon').map(({{ u, v }}) => [u.path, v.path])"
-    assert _run(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
+    assert run_module(tmp_path, "vector_pairs.js", code) == [["west", "north"]]
 
 
 def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
@@ -114,7 +98,7 @@ def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
             fs.writeFileSync("{name}", module.encodeGif(frames, 20));
             return null;
         }})()"""
-        _run(tmp_path, "gif.js", code)
+        run_module(tmp_path, "gif.js", code)
         with image.open(tmp_path / name) as found:
             assert (found.n_frames, found.size, found.info["duration"]) == (len(made), (130, 90), 200)
             for number, frame in enumerate(made):
@@ -124,3 +108,60 @@ def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
                     np.testing.assert_array_equal(pixels, frame)
                 else:
                     assert np.abs(pixels - frame).mean() < 40
+
+
+def test_every_error_of_the_server_says_what_to_do(tmp_path: Path) -> None:
+    failures = [{"kind": kind, "status": status, "retryAfter": None} for kind, status in STATUS_BY_KIND.items()]
+    # Without a kind: no answer at all, the answers of Starlette, those of a proxy.
+    failures += [{"kind": None, "status": status, "retryAfter": None} for status in (0, 401, 404, 500, 502, 504)]
+    found = run_module(tmp_path, "error_advice.js", f"{json.dumps(failures)}.map(module.adviseOn)")
+    for failure, advice in zip(failures, found, strict=True):
+        assert advice["title"] != "This cannot be shown", failure
+        assert advice["text"] or failure["kind"] == "unsupported", failure
+        assert advice["way"] in ("again", "reload", "reset", "list", None)
+    by_kind = {failure["kind"]: advice for failure, advice in zip(failures, found, strict=True)}
+    assert by_kind["stale"]["way"] == "reload"
+    assert by_kind["too-large"]["way"] == "reset"  # asking for the same again gives the same
+    assert by_kind["not-found"]["way"] == by_kind["refused"]["way"] == "list"
+    unknown = {"kind": "new", "status": 418, "retryAfter": None}
+    assert (
+        run_module(tmp_path, "error_advice.js", f"module.adviseOn({json.dumps(unknown)}).title")
+        == "This cannot be shown"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "seconds"),
+    [(429, 3, 3), (503, 0, 1), (429, 0.2, 1), (503, 9999, 120), (429, None, None), (413, 3, None), (502, 3, None)],
+)
+def test_only_a_busy_server_is_asked_again_by_itself(
+    tmp_path: Path, status: int, after: float | None, seconds: int | None
+) -> None:
+    failure = json.dumps({"kind": "busy", "status": status, "retryAfter": after})
+    assert run_module(tmp_path, "error_advice.js", f"module.secondsToWait({failure})") == seconds
+
+
+@pytest.mark.parametrize(
+    ("positions", "placed"),
+    [
+        ([1.0, 2.5, 9.0], True),
+        ([9.0, 2.5, 1.0], True),
+        ([1.0, 1.0, 2.0], False),
+        ([1.0, 3.0, 2.0], False),
+        ([1.0, None, 2.0], False),
+        ([4.0], True),
+    ],
+)
+def test_a_line_whose_coordinate_lies_is_drawn_by_position(
+    tmp_path: Path, positions: list[float | None], placed: bool
+) -> None:
+    side = {"dim": "x", "kind": "number", "units": "m", "name": "x", "labels": None}
+    header = json.dumps({"size": 2 * len(positions), "position": side})
+    code = (
+        f"(() => {{ const made = module.withPlaces({{ header: {header}, arrays: {{ values: [1], position: "
+        f"Float64Array.from({json.dumps(positions)}, (v) => v ?? NaN) }} }});"
+        " return [made.header.position.kind, [...made.arrays.position]]; })()"
+    )
+    kind, found = run_module(tmp_path, "line_places.js", code)
+    assert kind == ("number" if placed else "index")
+    assert found == (positions if placed else [0.5 + 2 * at for at in range(len(positions))])

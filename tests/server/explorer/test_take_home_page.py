@@ -23,7 +23,8 @@ Open = Callable[..., ExplorerPage]
 def test_an_animation_along_time(open_page: Open, explored: Server, folder: Path, maps: xr.Dataset) -> None:
     image = pytest.importorskip("PIL.Image", reason="no Pillow here")
     page = open_page(
-        explored.url, f"#url={quote(f'{folder}/maps/*.nc')}&variable=tas&map=greys&index=%7B%22time%22%3A3%7D"
+        explored.url,
+        f"#url={quote(f'{folder}/maps/*.nc')}&variable=tas&lines=none&map=greys&index=%7B%22time%22%3A3%7D",
     )
     page.wait_for_picture()
     low, high = (float(page.find(f"input[name={name}]").input_value()) for name in ("low", "high"))

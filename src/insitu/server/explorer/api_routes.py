@@ -19,6 +19,7 @@ from insitu.server.explorer.answers.archive_summary import prepare_summary
 from insitu.server.explorer.answers.chunk_mosaic import chunk_routes
 from insitu.server.explorer.answers.coordinate_values import prepare_coordinate
 from insitu.server.explorer.answers.field_download import prepare_download
+from insitu.server.explorer.answers.field_geometry import prepare_geometry
 from insitu.server.explorer.answers.field_values import prepare_field
 from insitu.server.explorer.answers.formula_summary import prepare_formula
 from insitu.server.explorer.answers.line_values import prepare_line
@@ -56,6 +57,7 @@ def explorer_routes(worker: Worker) -> list[BaseRoute]:
         archive_route(worker, "coordinate", prepare_coordinate),
         archive_route(worker, "field", prepare_field),
         archive_route(worker, "formula", prepare_formula),
+        archive_route(worker, "geometry", prepare_geometry),
         archive_route(worker, "line", prepare_line),
         archive_route(worker, "point", prepare_point),
         archive_route(worker, "region", prepare_region),

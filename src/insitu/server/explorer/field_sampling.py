@@ -77,11 +77,15 @@ class SampledSide:
         return -(-self.length // self.step)
 
     @property
+    def edges(self) -> Indices:
+        """Where each pixel begins, and where the last one ends, in elements of the array."""
+        return self.start + np.append(np.arange(self.count) * self.step, self.length)
+
+    @property
     def centres(self) -> npt.NDArray[np.float64]:
         """The middle of each pixel, in elements of the array."""
-        begin = np.arange(self.count) * self.step
-        end = np.minimum(begin + self.step, self.length)
-        return np.asarray(self.start + (begin + end - 1) / 2)
+        edges = self.edges
+        return np.asarray((edges[:-1] + edges[1:] - 1) / 2)
 
     @property
     def selector(self) -> slice | Indices:

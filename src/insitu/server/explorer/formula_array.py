@@ -21,11 +21,11 @@ from insitu.expressions.chunk_grid import tile_borders
 from insitu.expressions.cost import Cost, cost
 from insitu.expressions.element_operations import KINDS
 from insitu.expressions.evaluate import read_all
-from insitu.expressions.moves import SelectEach
+from insitu.expressions.moves import select_elements
 from insitu.expressions.nodes import Expression, Stored
 from insitu.expressions.parse_formula import Call, Formula, Name, Number
 from insitu.forking import cached_property
-from insitu.model import Selection, Stride, VirtualArray
+from insitu.model import Selection, VirtualArray
 from insitu.reading import ReadContext, read_array
 
 __all__ = [
@@ -134,14 +134,7 @@ def select_values(array: ShownArray, key: Any, context: ReadContext | None = Non
     chosen = Selection.of(key, array.shape)
     if isinstance(array, VirtualArray):
         return Stored(array, context, chosen)
-    keys = tuple(_stride_slice(key) if isinstance(key, Stride) else key for key in chosen.selectors)
-    return SelectEach(array.shape, keys).apply(array.bind(context).expression)
-
-
-def _stride_slice(stride: Stride) -> slice:
-    start, step, length = stride
-    stop = start + step * length
-    return slice(start, None if stop < 0 else stop, step) if length else slice(0, 0)
+    return select_elements(array.bind(context).expression, chosen)
 
 
 def estimate_values(array: ShownArray, key: Any) -> Cost:

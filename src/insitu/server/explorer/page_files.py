@@ -15,6 +15,7 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml; charset=utf-8",
+    ".json": "application/json",
     ".txt": "text/plain; charset=utf-8",
 }
 """Media types of the files by suffix; no others are served."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from insitu.scanning.formula_variables import find_label_path
 from insitu.scanning.member import Member, Variable
 from insitu.server.explorer.formula_array import ShownArray
 from insitu.server.explorer.opened_archives import OpenedArchive
@@ -85,24 +86,5 @@ def dimension_coordinates(archive: OpenedArchive, group: str, variable: Variable
 
 
 def find_coordinate(archive: OpenedArchive, group: str, dim: str, size: int) -> str | None:
-    """Return the path of the coordinate that labels a dimension: of its name, in this group or one above
-    it; else the only one-dimensional coordinate along it. None if there is none.
-    """
-    parts = group.split("/") if group else []
-    for depth in range(len(parts), -1, -1):
-        path = "/".join(parts[:depth])
-        member = archive.members.get(path)
-        if member is None:
-            continue
-        namesake = member.variables.get(dim)
-        if namesake is not None and namesake.dims == (dim,) and namesake.shape == (size,):
-            return f"{path}/{dim}" if path else dim
-        along = [
-            name
-            for name in member.variables
-            if name in member.coords and member.variables[name].dims == (dim,)
-            if member.variables[name].shape == (size,)
-        ]
-        if len(along) == 1:
-            return f"{path}/{along[0]}" if path else along[0]
-    return None
+    """Return the path of the coordinate that labels a dimension: see `find_label_path`."""
+    return find_label_path(archive.members, group, dim, size)

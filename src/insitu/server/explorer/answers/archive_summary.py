@@ -16,6 +16,7 @@ from insitu.scanning.member import Member
 from insitu.server.error_responses import public_message
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
+from insitu.server.explorer.find_map import find_map, map_summary
 from insitu.server.explorer.opened_archives import COLLECTION, OpenedArchive
 from insitu.server.explorer.recognise_archives import format_by_suffix
 from insitu.server.explorer.shown_values import attribute_texts, kind_of, to_text, type_name, units_of
@@ -110,6 +111,7 @@ def _summarise_variable(archive: OpenedArchive, group: str, name: str) -> dict[s
         "long_name": _text_or_none(variable.attributes.get("long_name")),
         "standard_name": _text_or_none(variable.attributes.get("standard_name")),
         "spatial": spatial_dimensions(archive, group, variable),
+        "map": map_summary(find_map(archive, group, variable)),
         "coordinates": dimension_coordinates(archive, group, variable),
     }
     try:

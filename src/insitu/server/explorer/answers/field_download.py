@@ -10,10 +10,9 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray
 
 from insitu.cancellation import check_deadline
 from insitu.errors import InsituError, UnsupportedError
@@ -26,6 +25,9 @@ from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.field_sampling import SampledSide, Sampling
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import to_text, to_texts
+
+if TYPE_CHECKING:
+    import xarray
 
 __all__ = ["prepare_download"]
 
@@ -67,6 +69,8 @@ def prepare_download(request: ArchiveRequest) -> ApiTask:
 
 def field_dataset(archive: OpenedArchive, field: FieldQuery, context: ReadContext) -> xarray.Dataset:
     """Return a field as a dataset, with all coordinates that xarray would keep."""
+    import xarray  # not at the top: with pandas it is half of the start of a server
+
     rows = slice(field.box.top, field.box.bottom)
     columns = slice(field.box.left, field.box.right)
     name = field.name

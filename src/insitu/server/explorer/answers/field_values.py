@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from insitu.server.explorer.side_labels import describe_side, selection_text
 from insitu.server.explorer.written_chunks import WrittenChunks, find_written_chunks
 from insitu.server.settings import Limits
 
-__all__ = ["check_memory", "prepare_field", "read_plane"]
+__all__ = ["PicturePlan", "check_memory", "plan_picture", "prepare_field", "read_plane"]
 
 BUDGET_BYTES = 256 << 20
 """Bytes that the chunks of one picture may decode to."""
@@ -50,20 +50,8 @@ MAX_PIXELS = 4096
 
 def prepare_field(request: ArchiveRequest) -> ApiTask:
     """Return the task of `api/field`."""
-    field = parse_field_query(request.archive, request.query)
-    pixels = (
-        request.query.number("rows", 600, 1, MAX_PIXELS),
-        request.query.number("columns", 800, 1, MAX_PIXELS),
-    )
-    how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
-    if how == "auto" and kind_of(field.array) != "number":
-        how = "nearest"
-    written = _find_written(request.archive, field, request.limits)
-    if written is not None:
-        field = replace(field, array=written.array)
-    level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written)
-    if written is not None and (sampling.method != "nearest" or sampling.share < 1):
-        written = None  # the usual way is as good
+    plan = plan_picture(request)
+    level, sampling, written = plan.level, plan.sampling, plan.written
     cost = check_memory(level, sampling, request.limits, written)
 
     def work(context: ReadContext) -> ApiAnswer:
@@ -73,13 +61,75 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
         else:
             key = level.select(sampling.y.positions, sampling.x.positions)
             values = to_number_array(written.read_plane(key, level.sides, named))
-        return _field_answer(request.archive, field, sampling, shrink, values, context, written)
+        return _field_answer(request.archive, plan, values, context)
 
     key = level.select(sampling.y.selector, sampling.x.selector)
     decoded = estimate_values(level.array, key).bytes_decoded if written is None else written.decoded_bytes(key)
+    if decoded > _most_bytes(request):
+        raise RequestTooLargeError(
+            f"this picture needs {decoded:,} bytes of decoded chunks, more than {_most_bytes(request):,}"
+        )
     # What fills more than half of the cache would push out what other clients look at.
     fits_cache = decoded <= request.limits.cache // 2
     return ApiTask(work, cost, caches_chunks=fits_cache)
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePlan:
+    """What is read for the picture of a field."""
+
+    field: FieldQuery
+    level: FieldQuery
+    """The field itself, or an overview of it."""
+    sampling: Sampling
+    """Which elements of the level are read."""
+    shrink: tuple[float, float]
+    """Rows and columns of the field that an element of the level covers."""
+    written: WrittenChunks | None
+    """The chunks that are read, if these are only those that were written."""
+
+    @property
+    def edges(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Where pixels begin, and where the last one ends, in rows and columns of the field."""
+        box, (y, x) = self.field.box, (self.sampling.y, self.sampling.x)
+        rows = np.asarray(box.top + (y.edges - y.start) * self.shrink[0], np.float64)
+        columns = np.asarray(box.left + (x.edges - x.start) * self.shrink[1], np.float64)
+        return rows, columns
+
+    def describe_sampling(self) -> dict[str, Any]:
+        """Return for JSON how many of the values are looked at."""
+        sampling, shrink = self.sampling, self.shrink
+        return {
+            "method": sampling.method if shrink == (1.0, 1.0) else "overview",
+            "step": [sampling.y.step * shrink[0], sampling.x.step * shrink[1]],
+            "share": sampling.share,
+        }
+
+
+def plan_picture(request: ArchiveRequest) -> PicturePlan:
+    """Return what is read for the picture that a query asks for."""
+    field = parse_field_query(request.archive, request.query)
+    pixels = (
+        request.query.number("rows", 600, 1, MAX_PIXELS),
+        request.query.number("columns", 800, 1, MAX_PIXELS),
+    )
+    how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
+    if how == "auto" and kind_of(field.array) != "number":
+        how = "nearest"
+    most = _most_bytes(request)
+    # To find out what was written, an array is listed: more than a small picture is worth.
+    written = _find_written(request.archive, field, request.limits) if most == MAX_DECODED_BYTES else None
+    if written is not None:
+        field = replace(field, array=written.array)
+    level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written, most)
+    if written is not None and (sampling.method != "nearest" or sampling.share < 1):
+        written = None  # the usual way is as good
+    return PicturePlan(field, level, sampling, shrink, written)
+
+
+def _most_bytes(request: ArchiveRequest) -> int:
+    """Return how many bytes the chunks of a picture may decode to, as the client wants it."""
+    return request.query.number("most_bytes", MAX_DECODED_BYTES, 1, MAX_DECODED_BYTES)
 
 
 def _find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
@@ -97,12 +147,13 @@ def plan_field(
     how: str,
     limits: Limits,
     written: WrittenChunks | None = None,
+    most: int = MAX_DECODED_BYTES,
 ) -> tuple[FieldQuery, Sampling, tuple[float, float]]:
     """Return the level that is read, how it is sampled, and how many elements of the field one of its elements covers.
 
     The level is the field itself, or an overview of it if the archive has one and the field is too large.
     """
-    budget = min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
+    budget = min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2, most)
 
     def sample(level: FieldQuery, method: str) -> Sampling | None:
         return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget, written)
@@ -271,30 +322,20 @@ def _slabs(field: FieldQuery, sampling: Sampling, slab: int) -> Iterator[tuple[i
 
 
 def _field_answer(
-    archive: OpenedArchive,
-    field: FieldQuery,
-    sampling: Sampling,
-    shrink: tuple[float, float],
-    values: npt.NDArray[Any],
-    context: ReadContext,
-    written: WrittenChunks | None = None,
+    archive: OpenedArchive, plan: PicturePlan, values: npt.NDArray[Any], context: ReadContext
 ) -> ApiAnswer:
+    field, written = plan.field, plan.written
     sides, arrays = {}, {"values": values}
-    start = {"y": field.box.top, "x": field.box.left}
     # Positions in an overview become positions in the field: the middle of what an element of the overview covers.
-    for name, dim, side, factor in (("y", field.y, sampling.y, shrink[0]), ("x", field.x, sampling.x, shrink[1])):
-        centres = side.centres if factor == 1 else start[name] + (side.centres - side.start + 0.5) * factor - 0.5
+    for name, dim, edges in zip("yx", (field.y, field.x), plan.edges, strict=True):
+        centres = (edges[:-1] + edges[1:] - 1) / 2
         sides[name], arrays[name] = describe_side(archive, field.path, field.array, dim, centres, context)
     box, array = field.box, field.array
     header = {
         "shape": list(values.shape),
         **sides,
         "box": [box.top, box.bottom, box.left, box.right],
-        "sampling": {
-            "method": sampling.method if shrink == (1.0, 1.0) else "overview",
-            "step": [sampling.y.step * shrink[0], sampling.x.step * shrink[1]],
-            "share": sampling.share,
-        },
+        "sampling": plan.describe_sampling(),
         "range": value_range(values),
         "missing": int(np.count_nonzero(np.isnan(values))),
         "kind": kind_of(array),

@@ -6,6 +6,7 @@ from insitu.reading import ReadContext
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.find_array import find_array
+from insitu.server.explorer.find_map import find_map, map_summary
 from insitu.server.explorer.formula_array import FormulaArray, estimate_values
 from insitu.server.explorer.shown_values import attribute_texts, kind_of, type_name, units_of
 from insitu.server.explorer.spatial_dimensions import dimension_coordinates, spatial_dimensions
@@ -30,6 +31,7 @@ def prepare_formula(request: ArchiveRequest) -> ApiTask:
                 "long_name": array.text,
                 "standard_name": None,
                 "spatial": spatial_dimensions(request.archive, array.group, array),
+                "map": map_summary(find_map(request.archive, array.group, array)),
                 "coordinates": dimension_coordinates(request.archive, array.group, array),
                 "dtype": type_name(array),
                 "kind": kind_of(array),

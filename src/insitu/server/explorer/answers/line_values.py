@@ -37,6 +37,7 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
     given = query.index(sizes)
     index = {other: given.get(other, 0) for other in array.dims if other != dim}
     points = query.number("points", 2000, 1, MAX_POINTS)
+    most = query.number("most_bytes", BUDGET_BYTES, 1, BUDGET_BYTES)
     size = sizes[dim]
 
     def selection(step: int) -> tuple[Any, ...]:
@@ -45,7 +46,7 @@ def prepare_line(request: ArchiveRequest) -> ApiTask:
 
     # Steps within a chunk save nothing: only those beyond the length of a chunk leave chunks out.
     step = 1
-    while step < size and estimate_values(array, selection(step)).bytes_decoded > BUDGET_BYTES:
+    while step < size and estimate_values(array, selection(step)).bytes_decoded > most:
         step *= 2
     chosen = selection(step)
     weight = estimate_values(array, chosen)

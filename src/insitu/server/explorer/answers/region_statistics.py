@@ -6,11 +6,10 @@ import csv
 import io
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import xarray
 
 from insitu.expressions.boxes import BoxMemory
 from insitu.expressions.element_operations import cast, mask
@@ -31,6 +30,9 @@ from insitu.server.explorer.region import MAX_CELLS, Region, area_weights, parse
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_text, units_of, value_range
 from insitu.server.explorer.side_labels import describe_side, selection_text
 from insitu.server.explorer.spatial_dimensions import find_coordinate
+
+if TYPE_CHECKING:
+    import xarray
 
 __all__ = ["prepare_region"]
 
@@ -196,6 +198,8 @@ def _dataset(
     context: ReadContext,
 ) -> xarray.Dataset:
     """Return the statistics of a region as a dataset."""
+    import xarray  # not at the top: with pandas it is half of the start of a server
+
     field, along = query.field, query.along
     dims = () if along is None else (along,)
     units = units_of(field.array)

@@ -42,6 +42,11 @@
  * @property {number} [high]
  * @property {string} [axes] `index` for element indices
  * @property {string} [sampling]
+ * @property {string} [projection] of a map; `none`: by axes
+ * @property {[number, number]} [centre] longitude and latitude in the middle of a map
+ * @property {number} [zoom] of a map; 1: all is in view
+ * @property {string} [lines] lines on a map, with commas between
+ * @property {string} [mask] `land` or `ocean`: what a map hides
  * @property {string} [flip] `down` or `up`: where the rows run
  * @property {number} [start] first row of a table
  * @property {string} [colour] what chunks are coloured by
@@ -57,8 +62,8 @@
  * @typedef {{ [Key in keyof State]?: State[Key] | null }} Changes
  */
 
-const JSON_KEYS = new Set(["regions", "index", "box", "point", "over", "chunk_box", "cell"]);
-const NUMBER_KEYS = new Set(["low", "high", "start"]);
+const JSON_KEYS = new Set(["regions", "index", "box", "point", "over", "chunk_box", "cell", "centre"]);
+const NUMBER_KEYS = new Set(["low", "high", "start", "zoom"]);
 
 /** Listeners, and the part after `#` that they know; null before the first. */
 const address = {
@@ -101,6 +106,9 @@ function checkShapes(state) {
   const integers = (list, count) => Array.isArray(list) && list.length === count && list.every(Number.isInteger);
   for (const key of ["box", "chunk_box"]) if (state[key] && !integers(state[key], 4)) delete state[key];
   if (state.point && !integers(state.point, 2)) delete state.point;
+  const isPlace = Array.isArray(state.centre) && state.centre.length === 2 && state.centre.every(Number.isFinite);
+  if (state.centre && !isPlace) delete state.centre;
+  if (state.zoom !== undefined && !(state.zoom > 0)) delete state.zoom;
   if (state.over && !(Array.isArray(state.over) && state.over.every((name) => typeof name === "string")))
     delete state.over;
   if (state.regions) {

@@ -11,11 +11,16 @@ export class ApiError extends Error {
    * @param {number} status
    * @param {string} message
    * @param {unknown[]} causes
+   * @param {object} [about]
+   * @param {string | null} [about.kind] of the error, as the server names it
+   * @param {number | null} [about.retryAfter] seconds after which to ask again
    */
-  constructor(status, message, causes = []) {
+  constructor(status, message, causes = [], { kind = null, retryAfter = null } = {}) {
     super(message);
     this.status = status;
     this.causes = causes;
+    this.kind = kind;
+    this.retryAfter = retryAfter;
   }
 }
 
@@ -118,11 +123,13 @@ async function ask(route, parameters, signal) {
 
 /** @param {Response} answer */
 async function toError(answer) {
+  const seconds = answer.headers.get("Retry-After");
+  const about = { kind: answer.headers.get("X-Insitu-Error"), retryAfter: seconds === null ? null : Number(seconds) };
   try {
     const { error } = await answer.json();
-    return new ApiError(answer.status, error.message, error.caused_by ?? []);
+    return new ApiError(answer.status, error.message, error.caused_by ?? [], about);
   } catch {
-    return new ApiError(answer.status, `The server answers with status ${answer.status}.`);
+    return new ApiError(answer.status, `The answer has the status ${answer.status}.`, [], about);
   }
 }
 

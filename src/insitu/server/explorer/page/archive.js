@@ -13,6 +13,19 @@ import { askJson } from "./api.js";
  */
 
 /**
+ * How the cells of a variable lie on the earth: between meridians and parallels that label two dimensions (`axes`), with
+ * corners of their own (`grid`), or counted by one dimension (`cells`: `y` is null).
+ *
+ * @typedef {object} EarthPlane
+ * @property {"axes" | "grid" | "cells"} kind
+ * @property {string | null} y
+ * @property {string} x
+ * @property {string | null} lon path of the longitudes
+ * @property {string | null} lat
+ * @property {boolean} is_global
+ */
+
+/**
  * A variable as the server describes it; `group` is added here.
  *
  * @typedef {object} Variable
@@ -26,6 +39,7 @@ import { askJson } from "./api.js";
  * @property {string | null} long_name
  * @property {string | null} standard_name
  * @property {{ y: string, x: string } | null} spatial dimensions that a picture shows
+ * @property {EarthPlane | null} [map] how it lies on the earth
  * @property {Record<string, string | null>} coordinates path of the coordinate of each dimension
  * @property {string} dtype
  * @property {Kind} kind
@@ -136,6 +150,16 @@ export class Archive {
     return best;
   }
 }
+
+/**
+ * Return whether a variable is drawn as a picture.
+ *
+ * @param {Variable} variable
+ */
+export const isPicture = (variable) =>
+  variable.dims.length >= 2 &&
+  ["number", "time", "bool"].includes(variable.kind) &&
+  variable.shape.every((size) => size > 0);
 
 /** @param {string} name */
 const isBounds = (name) => /(_bnds|_bounds|_vertices|_mask)$/.test(name);

@@ -146,6 +146,17 @@ export class DimensionScale {
   }
 
   /**
+   * Return the coordinate of the border before an element, within what is shown.
+   *
+   * @param {number} index
+   */
+  edgeAt(index) {
+    const cell = Math.min(this.count, Math.max(0, (index - this.first) / this.step));
+    const floor = Math.min(Math.floor(cell), this.count - 1);
+    return this.edges[floor] + (this.edges[floor + 1] - this.edges[floor]) * (cell - floor);
+  }
+
+  /**
    * Return the screen pixel in the middle of a cell.
    *
    * @param {number} cell
@@ -309,7 +320,7 @@ export class IndexScale {
 }
 
 /** @param {Numbers} positions */
-function isMonotonic(positions) {
+export function isMonotonic(positions) {
   if (positions.length === 0 || !positions.every(Number.isFinite)) return false;
   if (positions.length === 1) return true;
   const rising = positions[1] > positions[0];

@@ -3,15 +3,20 @@
 import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { DimensionScale, isEqualAspect } from "./dimension_scale.js";
+import { EarthMap } from "./earth_map.js";
 import { element, labelled } from "./element.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
 import { formatCount, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
 import { errorBox } from "./messages.js";
+import { MapControls } from "./map_controls.js";
+import { MapPlaces } from "./map_places.js";
 import { Overlay } from "./overlay.js";
+import { AxesPlaces } from "./picture_places.js";
 import { PictureView } from "./picture_view.js";
 import { fieldParameters, planeOf, sizeOf } from "./plane.js";
+import { isProjection } from "./projections.js";
 import { Regions } from "./regions.js";
 import { paintRaster } from "./raster.js";
 import { labelAt, coordinateOf } from "./sliders.js";
@@ -22,6 +27,7 @@ import { ValueColours } from "./value_colours.js";
 /** @import { Numbers } from "./binary.js" */
 /** @import { Range } from "./colour.js" */
 /** @import { Side } from "./dimension_scale.js" */
+/** @import { Parameters } from "./api.js" */
 /** @import { Cell } from "./picture.js" */
 /** @import { FieldPlane } from "./plane.js" */
 
@@ -50,7 +56,7 @@ import { ValueColours } from "./value_colours.js";
 
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
 const KEYS =
-  "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus shows all and ends a polygon, brackets move the first slider.";
+  "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus zooms out, Escape shows all and ends a polygon, brackets move the first slider. A map is moved by the keys w, a, s and d.";
 
 /**
  * Values of one variable.
@@ -59,6 +65,9 @@ const KEYS =
  */
 export class FieldView extends PictureView {
   #latestPoint = new Latest();
+  #valuesKey = "";
+  /** @type {ValueColours | null} */
+  #colours = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
@@ -87,9 +96,16 @@ export class FieldView extends PictureView {
       () => this.redraw(),
       (problem) => this.problem.replaceChildren(errorBox(problem)),
     );
+    this.map = new EarthMap({
+      redraw: () => this.#drawMoved(),
+      rest: (view) => changeState(view, { replace: true }),
+      isHandOn: () => this.regions.mode === "move",
+    });
+    this.places = new MapPlaces(this.map);
+    this.mapControls = new MapControls();
     const { y, x } = this.sideChoices;
     this.assemble(
-      [labelled("Vertical", y), labelled("Horizontal", x), ...this.controls.elements, ...this.overlay.elements, this.regions.controls],
+      [labelled("Vertical", y), labelled("Horizontal", x), ...this.mapControls.elements, ...this.controls.elements, ...this.overlay.elements, this.regions.controls],
       [this.regions.element, this.line.element, this.histogram.element],
     );
   }
@@ -105,9 +121,31 @@ export class FieldView extends PictureView {
     this.controls.showState(state);
     this.regions.update(this.plane, state.regions ?? [], state.region_line);
     this.overlay.update(state, this.plane, { width: this.width, height: this.height });
-    const parameters = { ...fieldParameters(this.url, this.plane), sampling: state.sampling, ...this.#resolution() };
+    const whole = { ...fieldParameters(this.url, this.plane), sampling: state.sampling, ...this.#resolution() };
+    const box = this.#showMap(state, whole);
+    const parameters = box ? { ...whole, box } : whole;
+    const { base } = this.map;
     if (this.isRequested(parameters)) this.redraw();
+    else if (this.map.name && !box && base?.key === this.#valuesKey) this.showAnswer(base.answer, parameters);
     else await this.load(parameters);
+  }
+
+  /**
+   * Take over what a state says about the map; return the box of finer values that it needs.
+   *
+   * @param {State} state
+   * @param {Parameters} whole
+   */
+  #showMap(state, whole) {
+    const { plane, map } = this;
+    const canMap = liesOnEarth(this.archive, this.variable, plane) && state.axes !== "index";
+    const name = !canMap || state.projection === "none" ? null : isProjection(state.projection) ? state.projection : "plate";
+    this.#valuesKey = JSON.stringify(whole);
+    map.show(name, state, JSON.stringify([plane.y, plane.x, plane.box]));
+    this.mapControls.showState(state, name, canMap);
+    this.regions.showMap(name !== null);
+    if (state.centre || state.zoom) this.wholeButton.disabled = false;
+    return name ? map.finerBox() : null;
   }
 
   #resolution() {
@@ -126,22 +164,19 @@ export class FieldView extends PictureView {
     const byIndex = this.state.axes === "index";
     const y = new DimensionScale(header.y, arrays.y, y0, y1, stepY, byIndex);
     const x = new DimensionScale(header.x, arrays.x, x0, x1, stepX, byIndex);
-    const colours = new ValueColours(this.state, header.range);
+    if (this.map.name) this.map.take(this.answer, this.#valuesKey, y, x, this.plane.box);
+    // Colours do not change with what is in view, where the range of all is known.
+    const range = this.#mapLayers(y, x)[0]?.answer.header.range ?? header.range;
+    const colours = new ValueColours(this.state, range);
     this.controls.showColours(colours);
-    this.drawPicture(y, x, {
-      yDown: this.#isYDown(y),
-      equalAspect: isEqualAspect(y, x),
-      render: (canvas) => paintRaster(canvas, arrays.values, y, x, colours.painter()),
-    });
-    this.overlay.draw({ svg: this.picture.overlay, y, x, size: this.picture.size });
-    this.regions.draw(this.picture.overlay, y, x);
+    this.#drawField(y, x, colours);
     this.bar.draw({
       low: colours.low,
       high: colours.high,
       isLog: colours.isLog,
       map: colours.map,
       reversed: colours.reversed,
-      range: header.range,
+      range,
       title: [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" "),
       height: this.barHeight,
     });
@@ -158,6 +193,51 @@ export class FieldView extends PictureView {
     });
     this.#showPoint();
     this.picture.point(null);
+  }
+
+  /**
+   * Return what is drawn on a map; nothing where the picture is none, or labels turn back.
+   *
+   * @param {DimensionScale} y
+   * @param {DimensionScale} x
+   */
+  #mapLayers(y, x) {
+    return this.map.name && !y.byIndex && !x.byIndex ? this.map.layersOf(this.#valuesKey) : [];
+  }
+
+  /**
+   * Draw the picture with what lies over it.
+   *
+   * @param {DimensionScale} y
+   * @param {DimensionScale} x
+   * @param {ValueColours} colours
+   */
+  #drawField(y, x, colours) {
+    if (!this.answer) return;
+    const { values } = this.answer.arrays;
+    const isMap = this.#mapLayers(y, x).length > 0;
+    this.#colours = colours;
+    if (isMap) {
+      this.scales = { y, x };
+      this.drawFrame(this.map, (canvas) => this.map.paint(canvas, this.#valuesKey, colours.painter()));
+    } else {
+      this.drawPicture(y, x, {
+        yDown: this.#isYDown(y),
+        equalAspect: isEqualAspect(y, x),
+        render: (canvas) => paintRaster(canvas, values, y, x, colours.painter()),
+      });
+    }
+    const places = isMap ? this.places : new AxesPlaces(y, x);
+    this.overlay.draw({ svg: this.picture.overlay, places, size: this.picture.size });
+    this.regions.draw(this.picture.overlay, places, !isMap && y.byIndex && x.byIndex);
+  }
+
+  /** Draw a map that was moved: all but the picture is as before. */
+  #drawMoved() {
+    if (!this.scales || !this.#colours || !this.map.name) return;
+    this.#drawField(this.scales.y, this.scales.x, this.#colours);
+    this.picture.pointAgain();
+    this.#markPoint();
   }
 
   /**
@@ -199,7 +279,7 @@ export class FieldView extends PictureView {
     const elsewhere = first.length ? ` (the first begins at index ${first.join(", ")})` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${this.overlay.text ? `. ${this.overlay.text}` : ""}. Draw a box to zoom in, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${this.overlay.text ? `. ${this.overlay.text}` : ""}. ${this.map.name ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in"}, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
@@ -252,7 +332,15 @@ export class FieldView extends PictureView {
   drag(rows, columns) {
     if (!this.scales) return;
     const { y, x } = this.scales;
-    if (!this.regions.takeBox([...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)])) super.drag(rows, columns);
+    /** @type {Box} */
+    const box = [...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)];
+    if (!this.regions.takeBox(box)) changeState({ box, ...this.wholeChanges() });
+  }
+
+  /** @returns {Changes} */
+  wholeChanges() {
+    this.map.showAll();
+    return { centre: null, zoom: null };
   }
 
   /** Close a polygon that is being drawn; else show all. */
@@ -353,9 +441,15 @@ export class FieldView extends PictureView {
       this.#showReadout("", "Move over the picture to read values.", "");
       return;
     }
-    this.picture.mark({ row: scales.y.cellOfIndex(point[0]), column: scales.x.cellOfIndex(point[1]) });
+    this.#markPoint();
     if (plane.over.length === 0) this.#showExactValue(point);
     this.#showLine(point);
+  }
+
+  #markPoint() {
+    const { point } = this.state;
+    const { y, x } = this.scales ?? {};
+    this.picture.mark(point && y && x ? { row: y.cellOfIndex(point[0]), column: x.cellOfIndex(point[1]) } : null);
   }
 
   /** @param {Point} point */
@@ -389,10 +483,27 @@ export class FieldView extends PictureView {
   /** Stop what is under way. */
   close() {
     super.close();
+    this.map.close();
     this.overlay.close();
     this.regions.close();
     this.#latestPoint.stop();
   }
+}
+
+/**
+ * Return whether both sides of a plane are labelled by longitudes and latitudes.
+ *
+ * @param {Archive} archive
+ * @param {Variable} variable
+ * @param {FieldPlane} plane
+ */
+function liesOnEarth(archive, variable, { y, x }) {
+  /** @type {(dim: string, pattern: RegExp) => boolean} */
+  const isLabelled = (dim, pattern) =>
+    (archive.variable(variable.coordinates?.[dim])?.attributes ?? []).some(
+      ({ name, value }) => ["units", "standard_name"].includes(name) && pattern.test(value),
+    );
+  return isLabelled(y, /^(degrees?_?(north|n)|latitude)$/i) && isLabelled(x, /^(degrees?_?(east|e)|longitude)$/i);
 }
 
 /**

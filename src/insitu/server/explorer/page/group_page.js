@@ -3,6 +3,7 @@
 import { formatState } from "./address.js";
 import { element } from "./element.js";
 import { formatBytes, formatCount, plural } from "./format.js";
+import { hasThumbnail, Thumbnails } from "./thumbnails.js";
 import { stillView } from "./view.js";
 
 /** @import { Archive, Attribute, Group, Variable } from "./archive.js" */
@@ -49,6 +50,7 @@ export function groupPage(archive, group) {
   const problems = (group.problems ?? []).map(({ name, reason }) =>
     element("li", {}, element("code", {}, name), ` ${reason}`),
   );
+  const thumbnails = new Thumbnails();
   const main = element(
     "main",
     { class: "group-page", id: "main" },
@@ -71,7 +73,7 @@ export function groupPage(archive, group) {
       "section",
       { class: "card" },
       element("h3", {}, plural(group.variables.length, "variable")),
-      variableTable(archive, group.variables),
+      variableTable(archive, group.variables, thumbnails),
     ),
     group.dimensions?.length
       ? element(
@@ -89,19 +91,28 @@ export function groupPage(archive, group) {
       : null,
     element("section", { class: "card" }, element("h3", {}, "Attributes"), attributeTable(group.attributes)),
   );
-  return stillView(main);
+  return { ...stillView(main), close: () => thumbnails.close() };
 }
 
 /**
  * @param {Archive} archive
  * @param {Variable[]} variables
+ * @param {Thumbnails} thumbnails
  */
-function variableTable(archive, variables) {
+function variableTable(archive, variables, thumbnails) {
+  const { url, format } = archive;
   const head = ["Name", "Dimensions", "Type", "Units", "Chunks", "Codecs", "Stored", "As array"];
   const rows = variables.map((variable) =>
     element(
       "tr",
       {},
+      element(
+        "td",
+        { class: "thumbnail-cell" },
+        hasThumbnail(variable) && !variable.is_coordinate
+          ? thumbnails.frame(`${url} ${variable.path} ${variable.stored_bytes}`, async () => ({ url, format, variable }))
+          : "",
+      ),
       element(
         "td",
         {},
@@ -129,6 +140,7 @@ function variableTable(archive, variables) {
         element(
           "tr",
           {},
+          element("td", {}),
           head.map((text) => element("th", { scope: "col" }, text)),
         ),
       ),

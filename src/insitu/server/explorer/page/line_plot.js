@@ -3,6 +3,7 @@
 import { uPlot } from "./vendor/plotting.js";
 import { askArrays, Latest } from "./api.js";
 import { element } from "./element.js";
+import { UNPLACED, withPlaces } from "./line_places.js";
 import { errorBox } from "./messages.js";
 import { formatLabel, formatNumber, formatTime, joinUnits } from "./format.js";
 import { themeColour } from "./theme.js";
@@ -13,6 +14,7 @@ import { themeColour } from "./theme.js";
 /** @import { Side } from "./dimension_scale.js" */
 
 const HEIGHT = 250;
+const AT_ONCE = 64_000_000; // bytes of decoded chunks that a line may need to be shown whole at once
 
 /** Card with a line plot. */
 export class LinePlot {
@@ -69,17 +71,34 @@ export class LinePlot {
     if (key === this.#shownKey) return;
     this.element.setAttribute("aria-busy", "true");
     try {
-      const answer = await this.#latest.run((signal) => askArrays("line", parameters, signal));
-      if (!answer) return;
+      const few = await this.#latest.run((signal) => askArrays("line", { ...parameters, most_bytes: AT_ONCE }, signal));
+      if (!few) return;
       this.#shownKey = key;
-      this.#drawAgain = () => this.#draw(answer, dim, where);
-      this.#drawAgain();
+      this.#showAnswer(few, dim, where);
+      if (few.header.sampling.share < 1) {
+        // Every n-th value is on the screen at once; the others follow.
+        this.text.textContent = `Every ${Math.round(1 / few.header.sampling.share)}th value so far: the others are being read.`;
+        const all = await this.#latest.run((signal) => askArrays("line", parameters, signal));
+        if (!all) return;
+        this.#showAnswer(all, dim, where);
+      }
     } catch (problem) {
       this.#shownKey = null;
       this.#clear();
       this.body.replaceChildren(errorBox(problem, () => this.show(dim, index, where)));
     }
     this.element.setAttribute("aria-busy", "false");
+  }
+
+  /**
+   * @param {BinaryAnswer} answer
+   * @param {string} dim
+   * @param {string} where
+   */
+  #showAnswer(answer, dim, where) {
+    const placed = withPlaces(answer);
+    this.#drawAgain = () => this.#draw(placed, dim, placed === answer ? where : `${where}. ${UNPLACED}`);
+    this.#drawAgain();
   }
 
   /** Draw again in the colours of the theme. */

@@ -2,9 +2,11 @@
 
 import { askJson, Latest } from "./api.js";
 import { changeState, formatState } from "./address.js";
+import { openArchive } from "./archive.js";
 import { element, icon } from "./element.js";
 import { formatBytes, plural, shortenTime } from "./format.js";
 import { errorBox, LoadingBar } from "./messages.js";
+import { hasThumbnail, Thumbnails } from "./thumbnails.js";
 
 /** @import { State } from "./address.js" */
 
@@ -39,6 +41,10 @@ const COLUMNS = [
   { key: "modified", text: "Changed", className: "when" },
 ];
 
+const SMALL = 8_000_000; // bytes of a file of which all may be read for a small picture
+const LARGE = 2_000_000_000; // of a file on the server's disk that tells in few bytes what it holds
+const COMPACT = ["netcdf", "hdf5", "netcdf3", "tiff", "fits"];
+
 const TYPING = 250; // ms of quiet before a search begins
 
 /** Page that lists one folder, or what a search found below it. */
@@ -53,6 +59,7 @@ export class Listing {
 
   constructor() {
     this.loading = new LoadingBar();
+    this.thumbnails = new Thumbnails();
     this.search = element("input", {
       type: "search",
       id: "search",
@@ -143,9 +150,12 @@ export class Listing {
         : element(
             "tr",
             {},
+            element("td", {}),
             element("td", {}, element("a", { class: "up", href: parent ? formatState({ folder: parent }) : "#" }, icon("back"), "Up")),
             ...[1, 2, 3].map(() => element("td", {})),
           );
+    this.thumbnails.close();
+    this.thumbnails = new Thumbnails();
     const rows = sortEntries(entries, state.sort).map((entry) => {
       const isFolder = entry.kind === "folder";
       const link = element(
@@ -157,6 +167,7 @@ export class Listing {
       return element(
         "tr",
         {},
+        element("td", { class: "thumbnail-cell" }, isCheap(entry) ? this.#thumbnail(entry) : ""),
         element("td", { class: "break" }, link),
         element("td", { class: "muted" }, isFolder ? "folder" : (entry.format ?? "")),
         element("td", { class: "right" }, entry.bytes === null ? "" : formatBytes(entry.bytes)),
@@ -166,6 +177,7 @@ export class Listing {
     const head = element(
       "tr",
       {},
+      element("td", {}),
       COLUMNS.map(({ key, text, className }) => {
         const order = state.sort === key ? "ascending" : state.sort === `-${key}` ? "descending" : null;
         const next = order === null ? key : order === "ascending" ? `-${key}` : null;
@@ -211,11 +223,32 @@ export class Listing {
     );
   }
 
+  /** @param {Entry} entry */
+  #thumbnail({ url, bytes, modified }) {
+    return this.thumbnails.frame(`${url} ${bytes} ${modified}`, async (signal) => {
+      const archive = await openArchive(url, signal);
+      const variable = archive.firstVariable;
+      return variable && hasThumbnail(variable) ? { url, format: archive.format, variable } : null;
+    });
+  }
+
   recolour() {}
 
   close() {
     this.#latest.stop();
+    this.thumbnails.close();
   }
+}
+
+/**
+ * Return whether it takes little to look into an archive.
+ *
+ * @param {Entry} entry
+ */
+function isCheap({ kind, url, format, bytes }) {
+  if (kind !== "archive" || bytes === null || format === null) return false;
+  const isLocal = !url.includes("://") && !url.includes("::");
+  return bytes <= SMALL || (isLocal && bytes <= LARGE && COMPACT.includes(format));
 }
 
 /**

@@ -187,7 +187,8 @@ class Explorer {
       const make = () => new VariablePage(archive, variable, needsToken);
       page = this.#setPage(`variable ${state.url} ${variable.path}`, make, tree.element);
     } else if (state.variable !== undefined) {
-      const problem = new Error(`There is no variable ${state.variable} in ${archive.url}.`);
+      const text = `There is no variable ${state.variable} in ${archive.url}.`;
+      const problem = new ApiError(404, text, [], { kind: "variable" });
       page = this.#setPage(`missing ${state.variable}`, () => messagePage(errorBox(problem)), tree.element);
     } else {
       const group = archive.group(path) ?? archive.groups[0];

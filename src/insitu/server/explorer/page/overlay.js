@@ -4,7 +4,6 @@ import { scaleLinear } from "./vendor/plotting.js";
 import { askArrays, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { contourSegments } from "./contours.js";
-import { DimensionScale } from "./dimension_scale.js";
 import { choice, labelled, setOptions, svgElement } from "./element.js";
 import { formatNumber, joinUnits } from "./format.js";
 import { vectorPairs } from "./vector_pairs.js";
@@ -12,6 +11,7 @@ import { vectorPairs } from "./vector_pairs.js";
 /** @import { State } from "./address.js" */
 /** @import { Archive, Variable } from "./archive.js" */
 /** @import { BinaryAnswer } from "./binary.js" */
+/** @import { Places } from "./picture_places.js" */
 /** @import { FieldPlane } from "./plane.js" */
 
 const LEVELS = 9; // contour lines, about
@@ -22,8 +22,7 @@ const ARROW_SPACE = 30; // pixels from one arrow to the next
  *
  * @typedef {object} Ground
  * @property {SVGSVGElement} svg
- * @property {DimensionScale} y
- * @property {DimensionScale} x
+ * @property {Places} places
  * @property {{ width: number, height: number }} size
  */
 
@@ -165,22 +164,6 @@ export class Overlay {
   }
 
   /**
-   * Return the scales of an answer on the screen, which has cells of another size than the colours.
-   *
-   * @param {BinaryAnswer} answer
-   * @param {Ground} ground
-   */
-  #scalesOf({ header, arrays }, ground) {
-    const [y0, y1, x0, x1] = header.box;
-    const [stepY, stepX] = header.sampling.step;
-    const y = new DimensionScale(header.y, arrays.y, y0, y1, stepY, ground.y.byIndex);
-    const x = new DimensionScale(header.x, arrays.x, x0, x1, stepX, ground.x.byIndex);
-    y.scale = ground.y.scale;
-    x.scale = ground.x.scale;
-    return { y, x };
-  }
-
-  /**
    * @param {BinaryAnswer} answer
    * @param {Ground} ground
    */
@@ -188,18 +171,16 @@ export class Overlay {
     const { header, arrays } = answer;
     const { low, high, min, max } = header.range;
     if (min === null || max === null || min === max) return `${header.long_name} is the same everywhere`;
-    const { y, x } = this.#scalesOf(answer, ground);
-    /** @type {(scale: DimensionScale, at: number) => number} */
-    const pixel = (scale, at) => {
-      const cell = Math.min(Math.floor(at), scale.count - 1);
-      const [one, next] = [scale.pixelOfCell(cell), scale.pixelOfCell(Math.min(cell + 1, scale.count - 1))];
-      return one + (next - one) * (at - cell);
-    };
+    const places = ground.places.ofAnswer(answer);
+    if (!places) return "No contour lines: their values have no grid here";
     const levels = scaleLinear([low, high], [0, 1]).ticks(LEVELS);
     for (const level of levels) {
       const segments = contourSegments(arrays.values, header.shape[0], header.shape[1], level);
-      if (!segments.length) continue;
-      const points = segments.map(([x0, y0, x1, y1]) => [pixel(x, x0), pixel(y, y0), pixel(x, x1), pixel(y, y1)]);
+      const points = segments.flatMap(([x0, y0, x1, y1]) => {
+        const [from, to] = [places.point(y0, x0), places.point(y1, x1)];
+        return from && to && Math.hypot(to[0] - from[0], to[1] - from[1]) < places.reach ? [[...from, ...to]] : [];
+      });
+      if (!points.length) continue;
       const path = points.map((point) => point.map((value) => value.toFixed(1)));
       const d = path.map(([x0, y0, x1, y1]) => `M${x0},${y0}L${x1},${y1}`).join("");
       const middle = points[points.length >> 1];
@@ -218,25 +199,26 @@ export class Overlay {
    * @param {Ground} ground
    */
   #drawArrows([u, v], ground) {
-    const { y, x } = this.#scalesOf(u, ground);
+    const places = ground.places.ofAnswer(u);
+    if (!places) return "No arrows: their values have no grid here";
+    const [rows, columns] = u.header.shape;
     const [right, up] = [u.arrays.values, v.arrays.values];
     const lengths = Array.from(right, (value, at) => Math.hypot(value, up[at])).filter(Number.isFinite);
     const longest = lengths.reduce((most, length) => Math.max(most, length), 0);
     if (longest === 0) return "";
-    // A component points to where its coordinate rises.
-    const rises = (/** @type {DimensionScale} */ scale) =>
-      Math.sign(scale.pixelOfCell(scale.count - 1) - scale.pixelOfCell(0)) * (scale.rising ? 1 : -1);
-    const [toRight, toBottom] = [rises(x) || 1, rises(y) || -1];
     const factor = (ARROW_SPACE * 1.1) / longest;
     /** @type {string[]} */
     const parts = [];
-    for (let row = 0; row < y.count; row += 1) {
-      for (let column = 0; column < x.count; column += 1) {
-        const at = row * x.count + column;
-        const [dx, dy] = [right[at] * factor * toRight, up[at] * factor * toBottom];
-        const length = Math.hypot(dx, dy);
+    for (let row = 0; row < rows; row += 1) {
+      for (let column = 0; column < columns; column += 1) {
+        const at = row * columns + column;
+        const length = Math.hypot(right[at], up[at]) * factor;
         if (!Number.isFinite(length) || length < 0.5) continue;
-        const [px, py] = [x.pixelOfCell(column) - dx / 2, y.pixelOfCell(row) - dy / 2];
+        const [middle, way] = [places.point(row, column), places.direction(row, column, [right[at], up[at]])];
+        if (!middle || !way) continue;
+        const stretch = length / Math.hypot(...way);
+        const [dx, dy] = [way[0] * stretch, way[1] * stretch];
+        const [px, py] = [middle[0] - dx / 2, middle[1] - dy / 2];
         const [tx, ty] = [px + dx, py + dy];
         const head = Math.min(6, length / 2.2) / length;
         /** @type {(turn: number) => string} */

@@ -15,7 +15,7 @@ import { element, svgElement } from "./element.js";
  * What is called when a user does something.
  *
  * @typedef {object} Actions
- * @property {(cells: { rows: [number, number], columns: [number, number] }) => void} zoom to these cells, inclusive
+ * @property {(cells: Cells) => void} zoom to these cells
  * @property {(cell: Cell) => void} pick
  * @property {(cell: Cell | null, isSpoken: boolean) => void} hover null: the pointer has left; spoken: moved by keys
  * @property {() => void} reset
@@ -25,21 +25,182 @@ import { element, svgElement } from "./element.js";
 /** @typedef {[number, number]} Point left and top in pixels */
 
 /**
- * Where the field lies, once it is drawn.
+ * How a picture places its cells: between two axes, or on a map.
  *
- * @typedef {{ y: CellScale, x: CellScale, left: number, width: number, height: number }} Layout
+ * @typedef {object} Frame
+ * @property {(room: { width: number, height: number }) => { left: number, width: number, height: number }} place sets the
+ *   size of the field within the room that there is, with what lies around it
+ * @property {(svg: SVGSVGElement) => void} drawAround draws axes, or a graticule's labels
+ * @property {(point: Point) => Cell | null} cellAt null: there is none
+ * @property {(cell: Cell) => Point | null} pixelOfCell null: it is not on the picture
+ * @property {(cursor: Cell, direction: [number, number], by: number) => Cell} neighbour the cell so many cells down and to
+ *   the right of the cursor on the screen
+ * @property {(from: Point, to: Point) => Cells | null} cellsWithin cells of a box on the screen
+ * @property {Handle} [handle] moves the picture itself
  */
 
-const MARGIN = { top: 10, right: 16, bottom: 46 };
+/**
+ * Rows and columns of a box, inclusive.
+ *
+ * @typedef {{ rows: [number, number], columns: [number, number] }} Cells
+ */
+
+/**
+ * What moves a map.
+ *
+ * @typedef {object} Handle
+ * @property {() => boolean} isOn whether dragging moves it, instead of drawing a box
+ * @property {(point: Point) => void} grasp
+ * @property {(point: Point) => void} drag
+ * @property {(point: Point, factor: number) => boolean} zoom whether it could
+ * @property {() => void} release
+ */
+
+/** Pixels around a field, but for the left. */
+export const MARGIN = { top: 10, right: 16, bottom: 46 };
 const LETTER = 7; // pixels that a digit of a tick label takes
+const ZOOM = 1.6; // by a key
 
 /** @type {Record<string, [number, number] | undefined>} Rows and columns that a key moves the cross-hair. */
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
+/** @type {Record<string, [number, number] | undefined>} Down and to the right: where a key moves the view of a map. */
+const TURNS = { a: [0, -1], d: [0, 1], w: [-1, 0], s: [1, 0] };
+
+/**
+ * Return the canvas pixels for each pixel of the screen. Screens of a higher density are painted at twice the pixels at
+ * most: more cost time and are not seen.
+ */
+export const canvasDensity = () => Math.min(2, devicePixelRatio || 1);
+
+/**
+ * A picture between two axes.
+ *
+ * @implements {Frame}
+ */
+export class AxesFrame {
+  left = 0;
+  width = 0;
+  height = 0;
+
+  /**
+   * @param {CellScale} y
+   * @param {CellScale} x
+   * @param {{ yDown: boolean, equalAspect: boolean }} options whether rows run downwards, and whether both sides have one scale
+   */
+  constructor(y, x, { yDown, equalAspect }) {
+    this.y = y;
+    this.x = x;
+    this.yDown = yDown;
+    this.equalAspect = equalAspect;
+  }
+
+  /** @param {{ width: number, height: number }} room */
+  place(room) {
+    const { y, x } = this;
+    this.left = 36 + LETTER * Math.max(3, y.labelLength);
+    const wide = Math.max(120, room.width - this.left - MARGIN.right);
+    let [width, height] = [wide, room.height];
+    if (this.equalAspect) {
+      const ratio = y.extent / x.extent;
+      height = wide * ratio;
+      if (height > room.height) [width, height] = [room.height / ratio, room.height];
+      // Very long strips are stretched rather than drawn as a line.
+      height = Math.max(height, Math.min(room.height, 140));
+      width = Math.max(width, Math.min(wide, 220));
+    }
+    [this.width, this.height] = [Math.round(width), Math.round(height)];
+    x.place(0, this.width);
+    if (this.yDown) y.place(0, this.height);
+    else y.place(this.height, 0);
+    return { left: this.left, width: this.width, height: this.height };
+  }
+
+  /** @param {SVGSVGElement} svg */
+  drawAround(svg) {
+    const { y, x, left } = this;
+    const root = select(svg);
+    root
+      .append("g")
+      .attr("class", "axis")
+      .attr("transform", `translate(${left},${MARGIN.top + this.height})`)
+      .call(x.decorate(axisBottom(x.scale), 80));
+    root
+      .append("g")
+      .attr("class", "axis")
+      .attr("transform", `translate(${left},${MARGIN.top})`)
+      .call(y.decorate(axisLeft(y.scale), 46));
+    root
+      .append("text")
+      .attr("class", "axis-title")
+      .attr("text-anchor", "middle")
+      .attr("x", left + this.width / 2)
+      .attr("y", this.height + MARGIN.top + MARGIN.bottom - 6)
+      .text(x.title);
+    root
+      .append("text")
+      .attr("class", "axis-title")
+      .attr("text-anchor", "middle")
+      .attr("transform", `translate(13,${MARGIN.top + this.height / 2}) rotate(-90)`)
+      .text(y.title);
+  }
+
+  /**
+   * @param {Point} point
+   * @returns {Cell}
+   */
+  cellAt([left, top]) {
+    /** @type {(value: number, size: number) => number} */
+    const inside = (value, size) => Math.min(size - 1e-6, Math.max(0, value));
+    return { row: this.y.cellAt(inside(top, this.height)), column: this.x.cellAt(inside(left, this.width)) };
+  }
+
+  /**
+   * @param {Cell} cell
+   * @returns {Point | null}
+   */
+  pixelOfCell({ row, column }) {
+    return row < 0 || column < 0 ? null : [this.x.pixelOfCell(column), this.y.pixelOfCell(row)];
+  }
+
+  /**
+   * @param {Point} from
+   * @param {Point} to
+   * @returns {Cells}
+   */
+  cellsWithin(from, to) {
+    const [one, other] = [this.cellAt(from), this.cellAt(to)];
+    return {
+      rows: [Math.min(one.row, other.row), Math.max(one.row, other.row)],
+      columns: [Math.min(one.column, other.column), Math.max(one.column, other.column)],
+    };
+  }
+
+  /**
+   * Rows and columns may run either way on the screen.
+   *
+   * @param {Cell} cursor
+   * @param {[number, number]} direction
+   * @param {number} by
+   * @returns {Cell}
+   */
+  neighbour(cursor, [down, right], by) {
+    /** @type {(scale: CellScale, sign: number) => number} */
+    const onScreen = (scale, sign) => (scale.pixelOfCell(scale.count - 1) >= scale.pixelOfCell(0) ? sign : -sign);
+    /** @type {(value: number, count: number) => number} */
+    const clip = (value, count) => Math.min(count - 1, Math.max(0, value));
+    const { y, x } = this;
+    return {
+      row: clip(cursor.row + by * onScreen(y, down), y.count),
+      column: clip(cursor.column + by * onScreen(x, right), x.count),
+    };
+  }
+}
+
 /** Canvas, axes, cross-hair and zoom box of one field. */
 export class Picture {
-  /** @type {Layout | null} */
-  #layout = null;
+  /** @type {Frame | null} */
+  #frame = null;
   /** @type {Cell | null} */
   #cursor = null;
 
@@ -75,122 +236,50 @@ export class Picture {
     this.#listen();
   }
 
-  /** Width and height of the field in pixels. */
-  get size() {
-    return { width: this.#layout?.width ?? 0, height: this.#layout?.height ?? 0 };
-  }
+  /** Width and height of the field in pixels; 0 before it is drawn. */
+  size = { width: 0, height: 0 };
 
   /**
-   * Draw between two scales.
+   * Draw in a frame.
    *
    * @param {object} options
-   * @param {CellScale} options.y
-   * @param {CellScale} options.x
-   * @param {boolean} options.yDown whether rows run downwards
-   * @param {boolean} options.equalAspect whether both sides have one scale
-   * @param {number} options.width pixels that there are, with the axes
-   * @param {number} options.maximumHeight
+   * @param {Frame} options.frame
+   * @param {{ width: number, height: number }} options.room pixels that there are, of the width with the axes
    * @param {(canvas: HTMLCanvasElement) => void} options.render paints a canvas of the right size
    */
-  draw({ y, x, yDown, equalAspect, render, width, maximumHeight }) {
-    const layout = this.#place(y, x, equalAspect, width, maximumHeight);
-    this.#layout = layout;
-    x.place(0, layout.width);
-    if (yDown) y.place(0, layout.height);
-    else y.place(layout.height, 0);
-    // Screens of a higher density are painted at twice the pixels at most: more cost time and are not seen.
-    const density = Math.min(2, devicePixelRatio || 1);
-    Object.assign(this.canvas, {
-      width: Math.max(1, Math.round(layout.width * density)),
-      height: Math.max(1, Math.round(layout.height * density)),
-    });
-    render(this.canvas);
-    this.#drawAxes(layout);
-  }
-
-  /**
-   * Set the size of the elements.
-   *
-   * @param {CellScale} y
-   * @param {CellScale} x
-   * @param {boolean} equalAspect
-   * @param {number} width
-   * @param {number} maximumHeight
-   * @returns {Layout}
-   */
-  #place(y, x, equalAspect, width, maximumHeight) {
-    const left = 36 + LETTER * Math.max(3, y.labelLength);
-    const wide = Math.max(120, width - left - MARGIN.right);
-    let [innerWidth, innerHeight] = [wide, maximumHeight];
-    if (equalAspect) {
-      const ratio = y.extent / x.extent;
-      innerHeight = wide * ratio;
-      if (innerHeight > maximumHeight) [innerWidth, innerHeight] = [maximumHeight / ratio, maximumHeight];
-      // Very long strips are stretched rather than drawn as a line.
-      innerHeight = Math.max(innerHeight, Math.min(maximumHeight, 140));
-      innerWidth = Math.max(innerWidth, Math.min(wide, 220));
-    }
-    const layout = { y, x, left, width: Math.round(innerWidth), height: Math.round(innerHeight) };
+  draw({ frame, room, render }) {
+    const { left, width, height } = frame.place(room);
+    this.#frame = frame;
+    this.size = { width, height };
     Object.assign(this.surface.style, {
       left: `${left}px`,
       top: `${MARGIN.top}px`,
-      width: `${layout.width}px`,
-      height: `${layout.height}px`,
+      width: `${width}px`,
+      height: `${height}px`,
     });
-    this.element.style.height = `${layout.height + MARGIN.top + MARGIN.bottom}px`;
-    this.element.style.width = `${layout.width + left + MARGIN.right}px`;
-    return layout;
-  }
-
-  /** @param {Layout} layout */
-  #drawAxes({ y, x, left, ...inner }) {
-    const [width, height] = [inner.width + left + MARGIN.right, inner.height + MARGIN.top + MARGIN.bottom];
+    const [outerWidth, outerHeight] = [width + left + MARGIN.right, height + MARGIN.top + MARGIN.bottom];
+    this.element.style.height = `${outerHeight}px`;
+    this.element.style.width = `${outerWidth}px`;
+    this.surface.classList.toggle("map", frame.handle !== undefined);
+    const density = canvasDensity();
+    Object.assign(this.canvas, {
+      width: Math.max(1, Math.round(width * density)),
+      height: Math.max(1, Math.round(height * density)),
+    });
+    render(this.canvas);
     const root = select(this.axes)
-      .attr("viewBox", `0 0 ${width} ${height}`)
-      .attr("width", width)
-      .attr("height", height);
+      .attr("viewBox", `0 0 ${outerWidth} ${outerHeight}`)
+      .attr("width", outerWidth)
+      .attr("height", outerHeight);
     root.selectAll("*").remove();
     root
       .append("rect")
       .attr("class", "frame")
       .attr("x", left - 0.5)
       .attr("y", MARGIN.top - 0.5)
-      .attr("width", inner.width + 1)
-      .attr("height", inner.height + 1);
-    root
-      .append("g")
-      .attr("class", "axis")
-      .attr("transform", `translate(${left},${MARGIN.top + inner.height})`)
-      .call(x.decorate(axisBottom(x.scale), 80));
-    root
-      .append("g")
-      .attr("class", "axis")
-      .attr("transform", `translate(${left},${MARGIN.top})`)
-      .call(y.decorate(axisLeft(y.scale), 46));
-    root
-      .append("text")
-      .attr("class", "axis-title")
-      .attr("text-anchor", "middle")
-      .attr("x", left + inner.width / 2)
-      .attr("y", height - 6)
-      .text(x.title);
-    root
-      .append("text")
-      .attr("class", "axis-title")
-      .attr("text-anchor", "middle")
-      .attr("transform", `translate(13,${MARGIN.top + inner.height / 2}) rotate(-90)`)
-      .text(y.title);
-  }
-
-  /**
-   * @param {Layout} layout
-   * @param {Point} point
-   * @returns {Cell}
-   */
-  #cellAt({ y, x, width, height }, [left, top]) {
-    /** @type {(value: number, size: number) => number} */
-    const inside = (value, size) => Math.min(size - 1e-6, Math.max(0, value));
-    return { row: y.cellAt(inside(top, height)), column: x.cellAt(inside(left, width)) };
+      .attr("width", width + 1)
+      .attr("height", height + 1);
+    frame.drawAround(this.axes);
   }
 
   /**
@@ -217,61 +306,125 @@ export class Picture {
    * @param {Cell | null} cell
    */
   #move(mark, cell) {
-    mark.hidden = true;
-    if (!cell || cell.row < 0 || cell.column < 0 || !this.#layout) return;
-    mark.hidden = false;
-    mark.style.left = `${this.#layout.x.pixelOfCell(cell.column)}px`;
-    mark.style.top = `${this.#layout.y.pixelOfCell(cell.row)}px`;
+    const place = cell && this.#frame?.pixelOfCell(cell);
+    mark.hidden = !place;
+    if (!place) return;
+    mark.style.left = `${place[0]}px`;
+    mark.style.top = `${place[1]}px`;
+  }
+
+  /** Put the cross-hair where its cell lies now. */
+  pointAgain() {
+    this.#move(this.crosshair, this.#cursor);
   }
 
   #listen() {
     const { surface } = this;
-    /** @type {Point | null} */
-    let start = null;
-    /** @type {(event: PointerEvent) => Point} */
+    /** @type {Map<number, Point>} Pointers that are down. */
+    const pointers = new Map();
+    /** @type {{ at: Point, does: "box" | "move" | "pinch" } | null} */
+    let gesture = null;
+    /** @type {(event: MouseEvent) => Point} */
     const place = (event) => {
       const frame = surface.getBoundingClientRect();
       return [event.clientX - frame.left, event.clientY - frame.top];
     };
+    /** @type {() => { middle: Point, apart: number }} */
+    const pinched = () => {
+      const [one, other] = [...pointers.values()];
+      return {
+        middle: [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2],
+        apart: Math.max(1, Math.hypot(one[0] - other[0], one[1] - other[1])),
+      };
+    };
     surface.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0 || !this.#layout) return;
-      start = place(event);
+      if (event.button !== 0 || !this.#frame) return;
+      const { handle } = this.#frame;
       surface.setPointerCapture(event.pointerId);
+      pointers.set(event.pointerId, place(event));
+      if (pointers.size === 2 && handle) {
+        this.box.hidden = true;
+        gesture = { at: place(event), does: "pinch" };
+        handle.grasp(pinched().middle);
+        return;
+      }
+      gesture = { at: place(event), does: handle?.isOn() && !event.shiftKey ? "move" : "box" };
+      if (gesture.does === "move") handle?.grasp(gesture.at);
     });
     surface.addEventListener("pointermove", (event) => {
-      if (!this.#layout) return;
+      const frame = this.#frame;
+      if (!frame) return;
       const at = place(event);
-      this.actions.hover(this.#cellAt(this.#layout, at), false);
-      if (start) this.#showBox(this.#layout, start, at);
+      if (gesture?.does === "pinch" && pointers.has(event.pointerId)) {
+        const before = pinched();
+        pointers.set(event.pointerId, at);
+        if (pointers.size < 2) return;
+        const now = pinched();
+        frame.handle?.drag(now.middle);
+        frame.handle?.zoom(now.middle, now.apart / before.apart);
+        return;
+      }
+      if (gesture?.does === "move") {
+        // A hand shakes: what moves less than this is a click.
+        if (surface.classList.contains("moving") || isFar(gesture.at, at)) {
+          surface.classList.add("moving");
+          frame.handle?.drag(at);
+        }
+        return;
+      }
+      this.actions.hover(frame.cellAt(at), false);
+      if (gesture) this.#showBox(gesture.at, at);
     });
     surface.addEventListener("pointerup", (event) => {
-      if (!start || !this.#layout) return;
-      const [from, to] = [start, place(event)];
-      start = null;
+      pointers.delete(event.pointerId);
+      const frame = this.#frame;
+      if (!gesture || !frame) return;
+      const [{ at: from, does }, to] = [gesture, place(event)];
+      if (does === "pinch" && pointers.size > 0) return; // one finger is still down: it does nothing more
+      gesture = null;
       this.box.hidden = true;
-      // A hand shakes: what moves less than this is a click.
-      if (Math.hypot(to[0] - from[0], to[1] - from[1]) < 6) this.actions.pick(this.#cellAt(this.#layout, to));
-      else this.#zoom(this.#layout, from, to);
+      const wasMoving = surface.classList.contains("moving");
+      surface.classList.remove("moving");
+      if (does === "pinch" || wasMoving) frame.handle?.release();
+      else if (!isFar(from, to)) this.#pick(frame.cellAt(to));
+      else if (does === "box") this.#zoom(frame, from, to);
     });
-    surface.addEventListener("pointercancel", () => {
-      start = null;
+    surface.addEventListener("pointercancel", (event) => {
+      pointers.delete(event.pointerId);
+      if (gesture && gesture.does !== "box") this.#frame?.handle?.release();
+      gesture = null;
+      surface.classList.remove("moving");
       this.box.hidden = true;
     });
     surface.addEventListener("pointerleave", () => {
-      if (!start && document.activeElement !== surface) this.actions.hover(null, false);
+      if (!gesture && document.activeElement !== surface) this.actions.hover(null, false);
     });
     surface.addEventListener("dblclick", () => this.actions.reset());
     surface.addEventListener("keydown", (event) => this.#press(event));
+    surface.addEventListener(
+      "wheel",
+      (event) => {
+        // A wheel turns by about 100 pixels at a time, a touch pad by few; a browser that is busy adds them up. What cannot
+        // be zoomed further scrolls the page.
+        const factor = Math.exp(-(event.deltaMode ? 33 * event.deltaY : event.deltaY) / 400);
+        if (this.#frame?.handle?.zoom(place(event), factor)) event.preventDefault();
+      },
+      { passive: false },
+    );
+  }
+
+  /** @param {Cell | null} cell */
+  #pick(cell) {
+    if (cell) this.actions.pick(cell);
   }
 
   /**
-   * @param {Layout} layout
    * @param {Point} from
    * @param {Point} to
    */
-  #showBox({ width, height }, from, to) {
+  #showBox(from, to) {
     this.box.hidden = false;
-    const limit = [width, height];
+    const limit = [this.size.width, this.size.height];
     const low = from.map((value, side) => Math.max(0, Math.min(value, to[side])));
     const high = from.map((value, side) => Math.min(limit[side], Math.max(value, to[side])));
     this.box.style.left = `${low[0]}px`;
@@ -281,27 +434,28 @@ export class Picture {
   }
 
   /**
-   * @param {Layout} layout
+   * @param {Frame} frame
    * @param {Point} from
    * @param {Point} to
    */
-  #zoom(layout, from, to) {
-    const [one, other] = [this.#cellAt(layout, from), this.#cellAt(layout, to)];
-    this.actions.zoom({
-      rows: [Math.min(one.row, other.row), Math.max(one.row, other.row)],
-      columns: [Math.min(one.column, other.column), Math.max(one.column, other.column)],
-    });
+  #zoom(frame, from, to) {
+    const cells = frame.cellsWithin(from, to);
+    if (cells) this.actions.zoom(cells);
   }
 
   /** @param {KeyboardEvent} event */
   #press(event) {
-    const layout = this.#layout;
-    if (!layout || event.ctrlKey || event.metaKey || event.altKey) return;
+    const frame = this.#frame;
+    if (!frame || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { width, height } = this.size;
     const move = MOVES[event.key];
-    const cursor = this.#cursor ?? this.#cellAt(layout, [layout.width / 2, layout.height / 2]);
-    if (move) this.actions.hover(this.#neighbour(layout, cursor, move, event.shiftKey ? 10 : 1), true);
-    else if (event.key === "Enter") this.actions.pick(cursor);
-    else if (event.key === "+" || event.key === "=") this.#zoomAround(layout, cursor);
+    const turn = TURNS[event.key.toLowerCase()];
+    const cursor = this.#cursor ?? frame.cellAt([width / 2, height / 2]);
+    if (turn && frame.handle) this.#turn(frame.handle, turn);
+    else if (move && cursor) this.actions.hover(frame.neighbour(cursor, move, event.shiftKey ? 10 : 1), true);
+    else if (event.key === "Enter") this.#pick(cursor);
+    else if (event.key === "+" || event.key === "=") this.#zoomByKey(frame, cursor, ZOOM);
+    else if (event.key === "-" && frame.handle) this.#zoomByKey(frame, cursor, 1 / ZOOM);
     else if (event.key === "-" || event.key === "0" || event.key === "Escape") this.actions.reset();
     else if (event.key === "[" || event.key === "]") this.actions.step(event.key === "]" ? 1 : -1);
     else return;
@@ -309,35 +463,34 @@ export class Picture {
   }
 
   /**
-   * Return the cell that lies so many cells away on the screen, where rows and columns may run either way.
+   * Move a map by an eighth of the picture.
    *
-   * @param {Layout} layout
-   * @param {Cell} cursor
-   * @param {[number, number]} direction down and to the right
-   * @param {number} by
-   * @returns {Cell}
+   * @param {Handle} handle
+   * @param {[number, number]} direction down and to the right, where the view goes
    */
-  #neighbour({ y, x }, cursor, [down, right], by) {
-    /** @type {(scale: CellScale, sign: number) => number} */
-    const onScreen = (scale, sign) => (scale.pixelOfCell(scale.count - 1) >= scale.pixelOfCell(0) ? sign : -sign);
-    /** @type {(value: number, count: number) => number} */
-    const clip = (value, count) => Math.min(count - 1, Math.max(0, value));
-    return {
-      row: clip(cursor.row + by * onScreen(y, down), y.count),
-      column: clip(cursor.column + by * onScreen(x, right), x.count),
-    };
+  #turn(handle, [down, right]) {
+    const [x, y] = [this.size.width / 2, this.size.height / 2];
+    handle.grasp([x, y]);
+    handle.drag([x - (right * this.size.width) / 8, y - (down * this.size.height) / 8]);
+    handle.release();
   }
 
   /**
-   * @param {Layout} layout
-   * @param {Cell} cursor
+   * @param {Frame} frame
+   * @param {Cell | null} cursor
+   * @param {number} factor
    */
-  #zoomAround({ y, x }, cursor) {
-    /** @type {(at: number, count: number) => [number, number]} */
-    const around = (at, count) => [
-      Math.max(0, at - Math.ceil(count / 4)),
-      Math.min(count - 1, at + Math.ceil(count / 4)),
-    ];
-    this.actions.zoom({ rows: around(cursor.row, y.count), columns: around(cursor.column, x.count) });
+  #zoomByKey(frame, cursor, factor) {
+    const { width, height } = this.size;
+    const middle = /** @type {Point} */ ([width / 2, height / 2]);
+    const at = cursor && frame.pixelOfCell(cursor);
+    if (frame.handle) frame.handle.zoom(at ?? middle, factor);
+    else if (at) this.#zoom(frame, [at[0] - width / 4, at[1] - height / 4], [at[0] + width / 4, at[1] + height / 4]);
   }
 }
+
+/**
+ * @param {Point} one
+ * @param {Point} other
+ */
+const isFar = (one, other) => Math.hypot(one[0] - other[0], one[1] - other[1]) >= 6;

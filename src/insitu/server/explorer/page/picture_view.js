@@ -5,16 +5,16 @@ import { changeState } from "./address.js";
 import { BAR_WIDTH, ColourBar } from "./colour_bar.js";
 import { choice, element, setOptions } from "./element.js";
 import { errorBox, LoadingBar } from "./messages.js";
-import { Picture } from "./picture.js";
+import { AxesFrame, Picture } from "./picture.js";
 import { isWhole, sizeOf } from "./plane.js";
 import { Sliders } from "./sliders.js";
 
-/** @import { State } from "./address.js" */
+/** @import { Changes, State } from "./address.js" */
 /** @import { Parameters } from "./api.js" */
 /** @import { Archive, Variable } from "./archive.js" */
 /** @import { CellScale } from "./dimension_scale.js" */
 /** @import { Child } from "./element.js" */
-/** @import { Cell } from "./picture.js" */
+/** @import { Cell, Frame } from "./picture.js" */
 /** @import { Plane } from "./plane.js" */
 
 /**
@@ -173,6 +173,19 @@ export class PictureView {
   }
 
   /**
+   * Draw an answer that came before.
+   *
+   * @param {Answer} answer
+   * @param {Parameters} parameters that it answers
+   */
+  showAnswer(answer, parameters) {
+    this.#latest.stop();
+    this.#requestKey = JSON.stringify(parameters);
+    this.answer = answer;
+    this.redraw();
+  }
+
+  /**
    * Ask the server and draw its answer; return whether it came, and nothing newer was asked for meanwhile.
    *
    * @param {Parameters} parameters
@@ -213,10 +226,20 @@ export class PictureView {
    * @param {boolean} options.equalAspect whether both sides have one scale
    * @param {(canvas: HTMLCanvasElement) => void} options.render paints a canvas
    */
-  drawPicture(y, x, options) {
+  drawPicture(y, x, { render, ...options }) {
     this.scales = { y, x };
+    this.drawFrame(new AxesFrame(y, x, options), render);
+  }
+
+  /**
+   * Draw the picture in a frame.
+   *
+   * @param {Frame} frame
+   * @param {(canvas: HTMLCanvasElement) => void} render paints a canvas
+   */
+  drawFrame(frame, render) {
     this.#drawnWidth = this.stage.clientWidth;
-    this.picture.draw({ y, x, ...options, width: this.width, maximumHeight: this.height });
+    this.picture.draw({ frame, render, room: { width: this.width, height: this.height } });
   }
 
   /** Height of the colour bar, whose triangles reach beyond the picture. */
@@ -256,7 +279,16 @@ export class PictureView {
   }
 
   #showWhole() {
-    changeState({ [this.kind.boxKey]: null });
+    changeState({ [this.kind.boxKey]: null, ...this.wholeChanges() });
+  }
+
+  /**
+   * Return what else of the state shows a part only.
+   *
+   * @returns {Changes}
+   */
+  wholeChanges() {
+    return {};
   }
 
   /**

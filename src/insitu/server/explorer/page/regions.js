@@ -6,6 +6,7 @@ import { changeState, readState } from "./address.js";
 import { saveBlob } from "./downloads.js";
 import { element, svgElement } from "./element.js";
 import { formatCount, formatLabel, formatNumber, joinUnits } from "./format.js";
+import { withPlaces } from "./line_places.js";
 import { errorBox } from "./messages.js";
 import { sizeOf } from "./plane.js";
 import { themeColour } from "./theme.js";
@@ -15,14 +16,14 @@ import { themeColour } from "./theme.js";
 /** @import { Parameters } from "./api.js" */
 /** @import { Variable } from "./archive.js" */
 /** @import { BinaryAnswer } from "./binary.js" */
-/** @import { DimensionScale } from "./dimension_scale.js" */
+/** @import { Places } from "./picture_places.js" */
 /** @import { FieldPlane } from "./plane.js" */
 
 const COLOURS = ["#d1495b", "#00798c", "#edae49", "#6a4c93", "#3f8f29", "#8d5524", "#1982c4", "#ff7bac"];
 const HEIGHT = 250;
 const MOST = 8; // lines that can be told apart
 
-/** @typedef {"zoom" | "box" | "polygon" | "point"} Mode what a drag or a click does */
+/** @typedef {"move" | "zoom" | "box" | "polygon" | "point"} Mode what a drag or a click does; `move`: of maps */
 
 /** Buttons that choose what a drag draws, the regions over the picture, and their lines and statistics. */
 export class Regions {
@@ -51,6 +52,7 @@ export class Regions {
     this.mode = "zoom";
     /** @type {[Mode, string][]} */
     const modes = [
+      ["move", "move"],
       ["zoom", "zoom"],
       ["box", "box"],
       ["polygon", "polygon"],
@@ -86,7 +88,20 @@ export class Regions {
       this.table,
     );
     new ResizeObserver(() => this.#plot?.setSize({ width: this.#width(), height: HEIGHT })).observe(this.body);
+    this.buttons[0].hidden = true;
     this.setMode("zoom");
+  }
+
+  /**
+   * Offer to move the picture, where it is a map.
+   *
+   * @param {boolean} isMap
+   */
+  showMap(isMap) {
+    const [button] = this.buttons;
+    if (button.hidden === !isMap) return;
+    button.hidden = !isMap;
+    if (this.mode === "zoom" || this.mode === "move") this.setMode(isMap ? "move" : "zoom");
   }
 
   /** @param {Mode} mode */
@@ -142,27 +157,29 @@ export class Regions {
    * Draw the regions over a picture.
    *
    * @param {SVGSVGElement} svg
-   * @param {DimensionScale} y
-   * @param {DimensionScale} x
+   * @param {Places} places
+   * @param {boolean} byIndex whether the axes are positions
    */
-  draw(svg, y, x) {
-    this.#byIndex = y.byIndex && x.byIndex;
-    (this.#plane ? (readState().regions ?? []) : []).forEach((region, at) => {
-      const stroke = COLOURS[at % COLOURS.length];
-      const about = { class: "region", stroke, "data-region": at };
-      if (region.point) {
-        const [row, column] = [y.cellOfIndex(region.point[0]), x.cellOfIndex(region.point[1])];
-        if (row < 0 || column < 0) return;
-        svg.append(svgElement("circle", { ...about, cx: x.pixelOfCell(column), cy: y.pixelOfCell(row), r: 5 }));
-      } else {
-        const corners = region.box ? boxCorners(region.box, y, x) : (region.polygon ?? []).map(onScreen(y, x));
-        svg.append(svgElement("polygon", { ...about, points: corners.map((pair) => pair.join()).join(" ") }));
-      }
+  draw(svg, places, byIndex) {
+    this.#byIndex = byIndex;
+    /** @type {(pieces: [number, number][][], about: Record<string, unknown>, isClosed: boolean) => void} */
+    const append = (pieces, about, isClosed) => {
+      // What a map cuts has open ends.
+      const tag = isClosed && pieces.length === 1 ? "polygon" : "polyline";
+      for (const piece of pieces) svg.append(svgElement(tag, { ...about, points: piece.map((pair) => pair.join()).join(" ") }));
+    };
+    (this.#plane ? (readState().regions ?? []) : []).forEach(({ point, box, polygon }, at) => {
+      const about = { class: "region", stroke: COLOURS[at % COLOURS.length], "data-region": at };
+      if (point) {
+        const place = places.ofElement(point);
+        if (place) svg.append(svgElement("circle", { ...about, cx: place[0], cy: place[1], r: 5 }));
+      } else append(box ? places.ofBox(box) : places.ofVertices(polygon ?? [], true), about, true);
     });
     if (this.#vertices.length) {
-      const points = this.#vertices.map(onScreen(y, x));
-      svg.append(svgElement("polyline", { class: "region", stroke: "#fff", points: points.map((pair) => pair.join()).join(" ") }));
-      for (const [cx, cy] of points) svg.append(svgElement("circle", { class: "region", stroke: "#fff", cx, cy, r: 3 }));
+      const about = { class: "region", stroke: "#fff" };
+      append(places.ofVertices(this.#vertices, false), about, false);
+      for (const [cx, cy] of this.#vertices.flatMap((vertex) => places.ofVertices([vertex], false)).flat())
+        svg.append(svgElement("circle", { ...about, cx, cy, r: 3 }));
     }
   }
 
@@ -197,7 +214,8 @@ export class Regions {
         Promise.all(requests.map(({ route, parameters }) => askArrays(route, parameters, signal))),
       );
       if (!answers) return;
-      this.#drawAgain = () => this.#show(answers, regions, requests, along);
+      const placed = answers.map(withPlaces);
+      this.#drawAgain = () => this.#show(placed, regions, requests, along);
       this.#drawAgain();
     } catch (problem) {
       this.#shownKey = "";
@@ -405,39 +423,6 @@ function describeRegion({ point, box, polygon }) {
   if (point) return `point ${point[0]}, ${point[1]}`;
   if (box) return `box ${box[0]}–${box[1] - 1} × ${box[2]}–${box[3] - 1}`;
   return `polygon of ${polygon?.length ?? 0}`;
-}
-
-/**
- * @param {Box} box
- * @param {DimensionScale} y
- * @param {DimensionScale} x
- * @returns {[number, number][]}
- */
-function boxCorners([y0, y1, x0, x1], y, x) {
-  /** @type {(scale: DimensionScale, index: number) => number} */
-  const edge = (scale, index) => {
-    const cell = Math.min(scale.count, Math.max(0, (index - scale.first) / scale.step));
-    const floor = Math.min(Math.floor(cell), scale.count - 1);
-    return scale.scale(scale.edges[floor] + (scale.edges[floor + 1] - scale.edges[floor]) * (cell - floor));
-  };
-  const [top, bottom, left, right] = [edge(y, y0), edge(y, y1), edge(x, x0), edge(x, x1)];
-  return [
-    [left, top],
-    [right, top],
-    [right, bottom],
-    [left, bottom],
-  ];
-}
-
-/**
- * Return what gives the pixels of a vertex; positions count from the borders of cells there, and from middles here.
- *
- * @param {DimensionScale} y
- * @param {DimensionScale} x
- * @returns {(vertex: [number, number]) => [number, number]}
- */
-function onScreen(y, x) {
-  return ([at, down]) => [x.scale(x.byIndex ? at + 0.5 : at), y.scale(y.byIndex ? down + 0.5 : down)];
 }
 
 /** @param {ArrayLike<number>} values */

@@ -2,6 +2,7 @@
 
 import { changeState } from "./address.js";
 import { downloadAnimation } from "./animation.js";
+import { isPicture } from "./archive.js";
 import { ChunkView } from "./chunk_view.js";
 import { downloadPicture } from "./downloads.js";
 import { element } from "./element.js";
@@ -22,16 +23,6 @@ const TABS = [
   ["chunks", "Chunks"],
   ["attributes", "Attributes"],
 ];
-
-/**
- * Return whether a variable is drawn as a picture.
- *
- * @param {Variable} variable
- */
-const isPicture = (variable) =>
-  variable.dims.length >= 2 &&
-  ["number", "time", "bool"].includes(variable.kind) &&
-  variable.shape.every((size) => size > 0);
 
 /** Page of one variable. */
 export class VariablePage {

@@ -1,0 +1,168 @@
+"""Projections and tables of cells of the page's maps: run by Node, compared with pyproj."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from server.explorer.page_modules import run_module
+
+RADIUS = 500.0  # pixels
+SIZE = (900, 700)
+PLACES = {
+    "London": (-0.13, 51.51), "Quito": (-78.47, -0.18), "Cape Horn": (-67.29, -55.98), "Cape Agulhas": (20.0, -34.83),
+    "Suva": (178.44, -18.14), "Anadyr": (177.51, 64.73), "Apia": (-171.77, -13.83), "Alert": (-62.35, 82.5),
+    "McMurdo": (166.67, -77.85), "Reykjavik": (-21.94, 64.15), "Tokyo": (139.69, 35.69), "Perth": (115.86, -31.95),
+}  # fmt: skip
+CENTRES = [(0, 0), (175.5, 30), (-120, -50)]
+
+
+def _pyproj(name: str, lon: float, lat: float) -> str:
+    """The projection with a place in the middle of the picture."""
+    return {
+        "plate": f"+proj=eqc +lon_0={lon}",
+        "mercator": f"+proj=merc +lon_0={lon}",
+        "equal-earth": f"+proj=eqearth +lon_0={lon}",
+        # The scale is half that of pyproj: the equator has the radius 1.
+        "north": f"+proj=stere +lat_0=90 +lon_0={lon} +k_0=0.5",
+        "south": f"+proj=stere +lat_0=-90 +lon_0={lon} +k_0=0.5",
+        "globe": f"+proj=ortho +lon_0={lon} +lat_0={lat}",
+    }[name] + f" +R={RADIUS}"
+
+
+@pytest.mark.parametrize("centre", CENTRES)
+@pytest.mark.parametrize("name", ["plate", "mercator", "equal-earth", "north", "south", "globe"])
+def test_places_are_those_of_pyproj(tmp_path: Path, name: str, centre: tuple[float, float]) -> None:
+    pyproj = pytest.importorskip("pyproj", reason="no pyproj here")
+    code = f"""(() => {{
+        const size = {{ width: {SIZE[0]}, height: {SIZE[1]} }};
+        const map = new module.MapProjection("{name}", {json.dumps(centre)}, {RADIUS}, size);
+        return {json.dumps(list(PLACES.values()))}.map(([lon, lat]) => {{
+            const point = map.project(lon, lat);
+            return point && [point, map.invert(point)];
+        }});
+    }})()"""
+    found = run_module(tmp_path, "projections.js", code)
+    oracle = pyproj.Proj(_pyproj(name, *centre))
+    x0, y0 = oracle(*centre)
+    shown = 0
+    for (lon, lat), pair in zip(PLACES.values(), found, strict=True):
+        cosine = np.sin(np.deg2rad(lat)) * {"north": 1, "south": -1}.get(name, 0)
+        if name == "globe":
+            phi, phi0, away = np.deg2rad([lat, centre[1], lon - centre[0]])
+            cosine = np.sin(phi) * np.sin(phi0) + np.cos(phi) * np.cos(phi0) * np.cos(away)
+        if cosine < 0:
+            assert pair is None
+            continue
+        shown += 1
+        x, y = oracle(lon, lat)
+        (left, top), inverse = pair
+        assert [left - SIZE[0] / 2, SIZE[1] / 2 - top] == pytest.approx([x - x0, y - y0], abs=1e-6)
+        assert np.mod(inverse[0] - lon + 180, 360) - 180 == pytest.approx(0, abs=1e-6)
+        assert inverse[1] == pytest.approx(lat, abs=1e-6)
+    assert shown >= 4
+
+
+@pytest.mark.parametrize("name", ["plate", "mercator", "equal-earth", "north", "south", "globe"])
+def test_a_map_that_is_dragged_holds_the_place_under_the_pointer(tmp_path: Path, name: str) -> None:
+    code = f"""(() => {{
+        const lat = {json.dumps({"north": 70, "south": -70}.get(name, 20))};
+        const map = new module.MapProjection("{name}", [170, lat], 900, {{ width: 900, height: 700 }});
+        const place = map.invert([400, 330]);
+        const moved = map.movedTo(place, [430, 350]);
+        return [place, moved.invert([430, 350]), map.centre, moved.centre];
+    }})()"""
+    before, after, old, new = run_module(tmp_path, "projections.js", code)
+    turn = (np.array(after) - before + 180) % 360 - 180
+    np.testing.assert_allclose(turn, 0, atol=1e-6)
+    assert old != new
+
+
+def _table(tmp_path: Path, name: str, centre: list[float], lon: Any, lat: Any, scale: float = 40) -> Any:
+    """What pixels show: pairs of a longitude and a latitude, and the entry of the table."""
+    (tmp_path / "code.json").write_text(json.dumps([np.asarray(lon).tolist(), np.asarray(lat).tolist()]))
+    code = f"""(() => {{
+        const [lon, lat] = JSON.parse(fs.readFileSync("code.json"));
+        const size = {{ width: 300, height: 160 }};
+        const map = new projections.MapProjection("{name}", {json.dumps(centre)}, {scale}, size);
+        const {{ cells, width, height }} = module.tableOfAxes(map, 1, Float32Array.from(lon), Float64Array.from(lat));
+        return Array.from(cells, (cell, at) => [cell, map.invert([(at % width) + 0.5, Math.floor(at / width) + 0.5])]);
+    }})()"""
+    code = f'await (async () => {{ const projections = await import("./page/projections.js"); return {code}; }})()'
+    return run_module(tmp_path, "cell_table.js", code)
+
+
+@pytest.mark.parametrize("name", ["plate", "mercator", "equal-earth", "north", "south", "globe"])
+@pytest.mark.parametrize(
+    ("lon", "lat"),
+    [
+        (np.arange(0, 361, 7.5), np.linspace(-90, 90, 25)),
+        (np.arange(-180, 181, 7.5), np.linspace(90, -90, 25)),
+        (np.arange(160, 230, 5), np.array([-40, -38, -30, -11, 0, 5.0])),
+        (np.arange(20, -30, -2.0), np.array([70, 60, 30.0])),
+    ],
+    ids=["0-360", "descending", "date line", "region"],
+)
+def test_every_pixel_shows_the_cell_that_it_lies_in(
+    tmp_path: Path, name: str, lon: np.ndarray[Any, Any], lat: np.ndarray[Any, Any]
+) -> None:
+    outside = 0
+    for entry, place in _table(tmp_path, name, [178.0, 12.0], lon, lat):
+        if place is None:
+            assert entry == 0
+            outside += 1
+            continue
+        low, high = min(lon), max(lon)
+        at_lon = low + (place[0] - low) % 360
+        inside = at_lon <= high and lat.min() <= place[1] <= lat.max()
+        assert (entry >= 2) == inside
+        if not inside:
+            continue
+        row, column = divmod(entry - 2, len(lon) - 1)
+        assert min(lat[row : row + 2]) - 1e-9 <= place[1] <= max(lat[row : row + 2]) + 1e-9
+        assert min(lon[column : column + 2]) - 1e-6 <= at_lon <= max(lon[column : column + 2]) + 1e-6
+    assert outside > 0
+
+
+def test_longitudes_all_around_have_no_seam(tmp_path: Path) -> None:
+    """Borders of 32 bits end a little before they begin again."""
+    lon = np.linspace(-0.05, 359.95, 3601)
+    lon[-1] -= 2e-5
+    entries = _table(tmp_path, "plate", [359.95, 0], lon, [-80, 80], scale=40)
+    assert {place is not None and abs(place[1]) < 80 for entry, place in entries if entry < 2} <= {False}
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "centre"),
+    [
+        ("plate", (0, 360, -90, 90), (180, 0)),
+        ("globe", (0, 360, -90, 90), (0, 20)),
+        ("north", (0, 360, -90, 90), (0, 90)),
+        ("mercator", (-10, 30, 40, 60), (10, None)),
+        ("globe", (-10, 30, 40, 60), (10, None)),
+        ("south", (100, 140, -80, -60), (120, None)),
+    ],
+)
+def test_all_of_a_region_is_in_view(
+    tmp_path: Path, name: str, bounds: tuple[float, ...], centre: tuple[float, float | None]
+) -> None:
+    west, east, south, north = bounds
+    code = f"""(() => {{
+        const fit = module.fitBounds("{name}", {{ west: {west}, east: {east}, south: {south}, north: {north} }});
+        const size = {{ width: 100 * fit.width, height: 100 * fit.height }};
+        const map = new module.MapProjection("{name}", fit.centre, 100, size);
+        const [west, east] = [{west} + 0.01, {east} - 0.01];
+        const corners = [[west, {south}], [east, {north}], [(west + east) / 2, {north}], [west, {north}]];
+        return [fit, corners.map(([lon, lat]) => map.project(lon, lat))];
+    }})()"""
+    fit, points = run_module(tmp_path, "projections.js", code)
+    assert (fit["centre"][0] - centre[0]) % 360 == pytest.approx(0)
+    assert centre[1] is None or fit["centre"][1] == pytest.approx(centre[1])
+    for point in points:
+        if point is not None:
+            assert -0.5 <= point[0] <= 100 * fit["width"] + 0.5
+            assert -0.5 <= point[1] <= 100 * fit["height"] + 0.5

@@ -1,0 +1,216 @@
+"""Maps on the explorer's page in a real browser: places compared with pyproj, values with xarray."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from server.explorer.page import ExplorerPage, number_in
+from server.serving import Server, serving
+
+pytestmark = [pytest.mark.browser, pytest.mark.servers, pytest.mark.slow]
+
+Open = Callable[..., ExplorerPage]
+# Cape Town, Cape Horn, Auckland, Reykjavik, Seoul, Alert: none of them at the border of a cell.
+PLACES = [(18.42, -33.92), (-67.29, -55.98), (174.76, -36.85), (-21.94, 64.15), (126.98, 37.57), (-62.35, 82.5)]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fields that are larger than a picture, and one of all the earth whose values are its cells."""
+    folder: Path = tmp_path_factory.mktemp("earth")
+    lat, lon = np.linspace(-88.5, 88.5, 60), np.arange(2, 360, 4.0)
+    numbers = np.arange(60 * 90.0).reshape(60, 90)
+    coords = {"lat": ("lat", lat, {"units": "degrees_north"}), "lon": ("lon", lon, {"units": "degrees_east"})}
+    xr.Dataset({"cell": (("lat", "lon"), numbers)}, coords).to_netcdf(folder / "coarse.nc", engine="h5netcdf")
+    lat, lon = np.linspace(89.9, -89.9, 900), np.linspace(-179.95, 179.95, 3600)
+    values = (np.arange(900)[:, None] * 3600.0 + np.arange(3600)).astype("f4")
+    coords = {"lat": ("lat", lat, {"units": "degrees_north"}), "lon": ("lon", lon, {"units": "degrees_east"})}
+    xr.Dataset({"cell": (("lat", "lon"), values)}, coords).to_netcdf(folder / "fine.nc", engine="h5netcdf")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(archive: Path) -> Iterator[Server]:
+    with serving([archive], archive / "serve.log") as running:
+        yield running
+
+
+def _link(file: Path, **state: object) -> str:
+    parts = {"url": str(file), "variable": "cell", **state}
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in parts.items()}
+    return "#" + "&".join(f"{key}={quote(value)}" for key, value in texts.items())
+
+
+def _fields(page: ExplorerPage) -> int:
+    return sum("/api/field?" in url for url in page.requests)
+
+
+def _hover(page: ExplorerPage, left: float, top: float) -> tuple[int, int] | None:
+    """Row and column under a point, as shares of the picture."""
+    page.find(".surface").scroll_into_view_if_needed()
+    box = page.find(".surface").bounding_box()
+    page.page.mouse.move(box["x"] + box["width"] * left, box["y"] + box["height"] * top)
+    # Moves are handed over with the next frame.
+    page.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    if page.find(".crosshair").is_hidden():
+        return None
+    shown = page.find(".readout")
+    return int(shown.get_attribute("data-y") or -1), int(shown.get_attribute("data-x") or -1)
+
+
+def _size(page: ExplorerPage) -> tuple[float, float]:
+    box: dict[str, Any] = page.find(".surface").bounding_box()
+    return box["width"], box["height"]
+
+
+PROJECTIONS = {
+    "plate": ("+proj=eqc +lon_0=180", (2 * np.pi, np.pi)),
+    "equal-earth": ("+proj=eqearth +lon_0=180", None),
+    "mercator": ("+proj=merc +lon_0=180", (2 * np.pi, 2 * np.pi)),
+    "north": ("+proj=stere +lat_0=90 +lon_0=0 +k_0=0.5", (2, 2)),
+    "south": ("+proj=stere +lat_0=-90 +lon_0=0 +k_0=0.5", (2, 2)),
+    "globe": ("+proj=ortho +lat_0=20 +lon_0=0", (2, 2)),
+}
+
+
+def test_the_value_under_the_pointer_is_that_of_the_place(open_page: Open, server: Server, archive: Path) -> None:
+    """Cities and capes, projected by pyproj: the pointer there reads the cell that they lie in."""
+    pyproj = pytest.importorskip("pyproj", reason="no pyproj here")
+    page = open_page(server.url, _link(archive / "coarse.nc"))
+    page.wait_for_picture()
+    for name, (projection, extent) in PROJECTIONS.items():
+        page.find("select[aria-label=Projection]").select_option(name)
+        project = pyproj.Proj(f"{projection} +R=1")
+        extent = extent or (2 * project(359.999999, 0)[0], 2 * project(180, 90)[1])
+        width, height = _size(page)
+        scale = min(width / extent[0], height / extent[1])
+        read = 0
+        for lon, lat in PLACES:
+            x, y = project(lon, lat)
+            if not np.isfinite(x) or (np.hypot(x, y) > 1 and name in ("north", "south")):
+                continue
+            _hover(page, 0.5 + x * scale / width, 0.5 - y * scale / height)
+            page.page.wait_for_function(
+                "([y, x]) => document.querySelector(`.readout[data-y='${y}'][data-x='${x}']`)",
+                arg=[int((lat + 90) // 3), int(lon % 360 // 4)],
+            )
+            read += 1
+        assert read >= 2
+        assert _hover(page, 0.003, 0.003) is None or name in ("plate", "mercator")
+
+
+def test_dragging_and_zooming_ask_for_nothing_while_all_values_are_there(
+    open_page: Open, server: Server, archive: Path
+) -> None:
+    page = open_page(server.url, _link(archive / "coarse.nc"))
+    page.wait_for_picture()
+    asked = _fields(page)
+    width, height = _size(page)
+    box = page.find(".surface").bounding_box()
+    middle = (box["x"] + width / 2, box["y"] + height / 2)
+    before = _hover(page, 0.51, 0.51)
+    page.draw(middle, (middle[0] + width / 4, middle[1]))
+    page.page.wait_for_function("() => location.hash.includes('centre=')")
+    assert json.loads(page.state["centre"])[0] == pytest.approx(90, abs=0.6)
+    assert _hover(page, 0.76, 0.51) == before
+    assert _hover(page, 0.1, 0.51) is not None  # what left at one side came in at the other one
+    _hover(page, 0.76, 0.51)
+    for _ in range(3):
+        page.page.mouse.wheel(0, -200)
+    page.page.wait_for_function("() => Number(new URLSearchParams(location.hash.slice(1)).get('zoom')) > 3")
+    assert _hover(page, 0.76, 0.51) == before
+    assert _fields(page) == asked
+    page.find(".surface").press("Escape")
+    page.page.wait_for_function("() => !location.hash.includes('zoom=')")
+    assert _hover(page, 0.51, 0.51) == before
+
+
+def test_finer_values_come_after_a_zoom_and_a_link_restores_them(
+    open_page: Open, server: Server, archive: Path
+) -> None:
+    page = open_page(server.url, _link(archive / "fine.nc"))
+    page.wait_for_picture()
+    assert "mean of" in page.find(".caption").inner_text()
+    _hover(page, 0.8, 0.3)
+    for _ in range(5):
+        page.page.mouse.wheel(0, -240)
+    page.page.wait_for_function("() => Number(new URLSearchParams(location.hash.slice(1)).get('zoom')) > 15")
+    page.wait_for_picture()
+    page.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('Every value')")
+    asked = _fields(page)
+    row, column = _hover(page, 0.8, 0.3) or (-1, -1)
+    assert number_in(page.find(".readout .value").inner_text()) == row * 3600 + column
+    for key in "ad":  # there and back: within what came
+        page.find(".surface").press(key)
+    other = open_page(server.url, page.page.url.removeprefix(f"{server.url}/"))
+    other.page.wait_for_function("() => document.querySelector('.caption')?.textContent.includes('Every value')")
+    assert _hover(other, 0.8, 0.3) == _hover(page, 0.8, 0.3)
+    page.find("button", has_text="Show all").click()
+    page.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('mean of')")
+    assert _fields(page) == asked
+
+
+def test_coastlines_are_drawn_and_saved(open_page: Open, server: Server, archive: Path) -> None:
+    """Lines change the picture on the screen; a mask covers land, and the north pole is ocean."""
+    page = open_page(server.url, _link(archive / "coarse.nc", projection="globe", lines="none", mask="land"))
+    page.wait_for_picture()
+    pixels = """() => { const canvas = document.querySelector('canvas.raster');
+        const at = (x, y) => [...canvas.getContext('2d').getImageData(canvas.width * x, canvas.height * y, 1, 1).data];
+        const land = getComputedStyle(document.documentElement).getPropertyValue('--land').trim();
+        return [at(0.5, 0.5), at(0.42, 0.86), [1, 3, 5].map((digit) => parseInt(land.slice(digit, digit + 2), 16)),
+          canvas.toDataURL()]; }"""
+    page.page.wait_for_function(
+        f"() => {{ const [sahara, , land] = ({pixels})(); return sahara.slice(0, 3).join() === land.join(); }}"
+    )
+    _, ocean, land, before = page.page.evaluate(pixels)
+    assert ocean[:3] != land
+    page.find("input[name=coasts]").check()
+    page.page.wait_for_function(f"(before) => ({pixels})()[3] !== before", arg=before)
+    assert page.state["lines"] == "coasts"
+    with page.page.expect_download() as download:
+        page.find(".export button", has_text="PNG").click()
+    assert len(Path(download.value.path()).read_bytes()) > 30_000
+
+
+def test_two_fingers_zoom(open_page: Open, server: Server, archive: Path) -> None:
+    page = open_page(server.url, _link(archive / "coarse.nc"), has_touch=True)
+    page.wait_for_picture()
+    page.page.evaluate(
+        """() => { const surface = document.querySelector('.surface');
+        const box = surface.getBoundingClientRect();
+        surface.setPointerCapture = () => {};
+        const send = (type, id, x) => surface.dispatchEvent(new PointerEvent(type, { pointerId: id, bubbles: true,
+          clientX: box.left + x, clientY: box.top + box.height / 2, button: 0, pointerType: 'touch' }));
+        send('pointerdown', 1, 200); send('pointerdown', 2, 260);
+        for (const apart of [40, 70, 90]) { send('pointermove', 1, 230 - apart); send('pointermove', 2, 230 + apart); }
+        send('pointerup', 1, 140); send('pointerup', 2, 320); }"""
+    )
+    page.page.wait_for_function("() => location.hash.includes('zoom=')")
+    assert float(page.state["zoom"]) == pytest.approx(3, rel=0.01)
+
+
+def test_the_keyboard_moves_the_cross_hair_and_the_map(open_page: Open, server: Server, archive: Path) -> None:
+    page = open_page(server.url, _link(archive / "coarse.nc", projection="north"))
+    page.wait_for_picture()
+    surface = page.find(".surface")
+    surface.focus()
+    surface.press("ArrowUp")
+    first = page.find(".readout").get_attribute("data-y")
+    surface.press("ArrowDown")
+    assert page.find(".readout").get_attribute("data-y") != first
+    surface.press("d")
+    surface.press("+")
+    page.page.wait_for_function("() => location.hash.includes('centre=') && location.hash.includes('zoom=1.6')")
+    page.find("select[aria-label=Projection]").select_option("none")
+    page.wait_for_picture()
+    assert page.state["projection"] == "none"
+    assert "centre" not in page.state
+    assert page.find(".axis-title").count() >= 2
