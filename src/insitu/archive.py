@@ -33,6 +33,7 @@ from insitu.errors import (
     CombineError,
     GroupError,
     InsituError,
+    ModelError,
     UnsupportedError,
     VariableError,
     error_context,
