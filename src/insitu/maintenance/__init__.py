@@ -12,8 +12,9 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
+    from insitu.maintenance.append_placed import append_placed
     from insitu.maintenance.change_files import drop
-    from insitu.maintenance.change_placed import append_placed, job_of
+    from insitu.maintenance.change_placed import job_of
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
     from insitu.maintenance.last_steps import keep_last
@@ -44,7 +45,7 @@ __getattr__ = lazy_attributes(
     __name__,
     {
         "append_member": "insitu.maintenance.append_files",
-        "append_placed": "insitu.maintenance.change_placed",
+        "append_placed": "insitu.maintenance.append_placed",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
         "compact": "insitu.maintenance.compacting",
