@@ -35,7 +35,7 @@ from table import arguments
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-READY = "() => document.querySelector(':is(.field-view, .chunk-view)[aria-busy=false] .axes .axis text')"
+READY = "() => document.querySelector(':is(.field-view, .chunk-view)[aria-busy=false] .axes .frame')"
 """True when the picture that was asked for is drawn."""
 SECONDS = 120
 

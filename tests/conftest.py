@@ -31,3 +31,11 @@ def corpus() -> Path:
     if not CORPUS.is_dir():
         pytest.skip("no corpus of real files beside this checkout")
     return CORPUS
+
+
+@pytest.fixture
+def without_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the disk: what others write to it at the same time would be waited for, too."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    if hasattr(os, "sync"):
+        monkeypatch.setattr(os, "sync", lambda: None)

@@ -52,9 +52,9 @@ CODE = "import insitu.cli; insitu.cli.main()"
 LIBRARIES = (
     "xarray", "pandas", "numcodecs", "imagecodecs", "pyarrow.parquet", "cbor2", "obstore", "rich.console",
     "rich.progress", "rich.table", "typer._adapters", "uvicorn.lifespan.on", "uvicorn.protocols.http.h11_impl",
-    "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.protocols.http.httptools_impl", "distributed", "flox", "h5netcdf", "kerchunk.hdf", "matplotlib.pyplot",
 )  # fmt: skip
-"""What commands import only when they run, besides the modules of insitu."""
+"""What commands and pages of the documentation import only when they run, besides the modules of insitu."""
 
 
 class ForkedProcess:
@@ -255,6 +255,7 @@ def _leave(ended: list[int]) -> None:
 def _import_everything() -> None:
     import insitu
 
+    os.environ.setdefault("MPLBACKEND", "Agg")  # Matplotlib asks for it only once: as it is imported
     found = [module.name for module in pkgutil.walk_packages(insitu.__path__, "insitu.", onerror=lambda name: None)]
     for name in (*(name for name in found if not name.endswith("__main__")), *LIBRARIES):
         with contextlib.suppress(ImportError):

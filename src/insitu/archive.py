@@ -823,7 +823,7 @@ class Archive:
         dry_run
             Whether only the plan is returned: bytes, memory, an estimate of the time.
         **how
-            `codec`, `memory`, `progress`: see `copy`.
+            `shards`, `codec`, `memory`, `progress`: see `copy`.
 
         Returns
         -------

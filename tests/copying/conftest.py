@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -53,11 +54,28 @@ def write_year(path: Path, year: int, steps: int = TIMES, scale: float = 0.001, 
     )
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> str:
-    """A pattern of three files."""
-    folder = tmp_path / "archive"
-    folder.mkdir()
-    for year in range(3):
+@pytest.fixture(autouse=True)
+def without_waiting_for_the_disk(without_syncing: None) -> None:
+    """Copies synchronise everything that they write."""
+
+
+@pytest.fixture(scope="session")
+def written_years(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four files, written once."""
+    folder: Path = tmp_path_factory.mktemp("years")
+    for year in range(4):
         write_year(folder / f"y{year}.nc", year)
-    return f"{folder}/y*.nc"
+    return folder
+
+
+def copy_years(source: Path, target: Path, count: int) -> list[str]:
+    """Copy some of the files for a test, which may change them."""
+    target.mkdir()
+    return [shutil.copy(source / f"y{year}.nc", target) for year in range(count)]
+
+
+@pytest.fixture
+def files(written_years: Path, tmp_path: Path) -> str:
+    """A pattern of three files."""
+    copy_years(written_years, tmp_path / "archive", 3)
+    return f"{tmp_path}/archive/y*.nc"

@@ -102,6 +102,36 @@ def test_of_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, 
         assert (made.touched, made.requests, made.bytes_fetched) == pytest.approx(counted, rel=0.1)
 
 
+@pytest.mark.parametrize("word", ["maps", "series", "both", "auto"])
+@pytest.mark.parametrize("seed", range(2))
+def test_of_random_archives_and_their_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, word: str
+) -> None:
+    """Files that are cut and compressed differently, boxes of any size, and the chunks that a word chooses."""
+    rng = np.random.default_rng([seed, *word.encode()])
+    monkeypatch.setattr("insitu.copying.choose_chunks.CHUNK_BYTES", int(rng.integers(4, 24)) << 10)
+    monkeypatch.setattr("insitu.copying.choose_chunks.MAPS_BYTES", int(rng.integers(1, 4)) << 10)
+    field, begin = rng.integers(5, 30, 2).tolist(), 0
+    for _ in range(rng.integers(1, 4)):
+        shape = (int(rng.integers(1, 30)), *field)
+        cut = {"chunksizes": tuple(int(rng.integers(1 + length // 4, length + 1)) for length in shape)}
+        way = [{"contiguous": True}, cut, {**cut, "zlib": True, "complevel": 1}][int(rng.integers(0, 3))]
+        write(tmp_path / f"{begin:03}.nc", begin, shape, **way)
+        begin += shape[0]
+    source = insitu.Archive.open(f"{tmp_path}/*.nc")
+    sizes = dict(zip(("time", "lat", "lon"), (begin, *field), strict=True))
+    boxes = [
+        {dim: int(rng.integers(1, length + 1)) for dim, length in sizes.items() if rng.random() < 0.7} for _ in range(2)
+    ]
+    rows = source.advise("tas", ["maps", "series", *filter(None, boxes)], chunks=[word], codec="none").rows
+    source.copy(tmp_path / "copy.zarr", variables=["tas"], chunks=word, codec="none")
+    copies = {"as it is": source, word: insitu.Archive.open(tmp_path / "copy.zarr")}
+    assert {row.grid for row in rows} == set(copies)
+    for row in rows:
+        found = (row.touched, row.requests, row.bytes_fetched)
+        assert found == pytest.approx(count(copies[row.grid], row), rel=0.1), row
+
+
 def test_of_an_archive_far_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a latency: what is learned of the server between plan and read changes how ranges are joined."""
     monkeypatch.setattr(HostThrottle, "record_latency", lambda *_: None)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import zarr
 
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
-from copying.conftest import write_year
+from copying.conftest import copy_years, write_year
 from insitu.copying import append_targets
 from insitu.copying.append_targets import ZarrAppend
 from insitu.errors import InsituError, SelectionError, SourceError, UnsupportedError
@@ -38,13 +40,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def years(tmp_path: Path) -> list[str]:
+def years(written_years: Path, tmp_path: Path) -> list[str]:
     """Four files of 30 steps."""
-    folder = tmp_path / "archive"
-    folder.mkdir()
-    for year in range(4):
-        write_year(folder / f"y{year}.nc", year)
-    return [str(folder / f"y{year}.nc") for year in range(4)]
+    return copy_years(written_years, tmp_path / "archive", 4)
 
 
 def archive_of(files: list[str]) -> insitu.Archive:
@@ -84,6 +82,19 @@ def test_what_is_new_is_added(years: list[str], tmp_path: Path, name: str) -> No
     assert found.pr.encoding["dtype"] == np.dtype("i2")  # packed as it was
     xr.testing.assert_identical(insitu.open_dataset(target).load(), found)
     assert sorted(os.listdir(tmp_path)) == sorted(["archive", name])
+
+
+@pytest.mark.parametrize("engine", ["threads", "dask"])
+def test_engines_append_the_same_bits(years: list[str], tmp_path: Path, engine: str) -> None:
+    way = {"chunks": {"time": 25}, "memory": 30_000}
+    archive_of(years[:1]).copy(tmp_path / "here.zarr", **way)
+    shutil.copytree(tmp_path / "here.zarr", tmp_path / "there.zarr")
+    archive_of(years[:2]).copy(tmp_path / "here.zarr", append=True, **way)
+    with ThreadPoolExecutor(2) as pool:
+        how = {"engine": pool if engine == "threads" else "dask", **way}
+        report = archive_of(years[:2]).copy(tmp_path / "there.zarr", append=True, verify=True, **how)
+    assert report.verified == report.objects > 0
+    assert contents(tmp_path / "there.zarr") == contents(tmp_path / "here.zarr")
 
 
 def test_chunks_that_are_whole_stay_untouched(years: list[str], tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def opened(folder: Path) -> xr.Dataset | None:
     found = []
     for path in sorted(path for path in folder.iterdir() if not path.name.endswith((".copying", ".tmp", ".old"))):
         if path.suffix == ".zarr":
-            found.append(xr.open_zarr(path).load())
+            found.append(xr.open_zarr(path, chunks=None).load())
         else:
             with xr.open_dataset(path, engine="h5netcdf") as one:
                 found.append(one.load())

@@ -211,7 +211,9 @@ def run_steps(
     program = as_program(parts, {**(places or {}), "8080": str(port)})
     tests = str(Path(__file__).parents[1])
     code = (
-        f"import sys\nsys.path.append({tests!r})\nimport docs.running\nprogram = {program!r}\ntry:\n"
+        f"import sys\nsys.path.append({tests!r})\nimport docs.running, plain_xarray\n"
+        # numbagg compiles each function in each process: half a minute for the median of a page's comparison.
+        f"plain_xarray.leave_libraries_out()\nprogram = {program!r}\ntry:\n"
         "    exec(compile(program, 'page', 'exec'), {'__name__': 'page'})\nfinally:\n    docs.running.end_servers()\n"
     )
     opened, programs = folder / ".browser", folder / ".bin"

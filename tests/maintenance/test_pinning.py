@@ -1,6 +1,6 @@
 """Pinned parts of an archive are read from chunks inside the store, and have the values of the files.
 
-Modules: cli/pin.py, cli/unpin.py, copying/native_chunks.py, maintenance/carry_pinned.py,
+Modules: cli/pin.py, cli/unpin.py, copying/native_chunks.py, maintenance/adopt_chunks.py, maintenance/carry_pinned.py,
 maintenance/select_boxes.py, maintenance/unused_chunks.py, model/overlay.py,
 references/store/native_names.py
 """
@@ -39,6 +39,11 @@ from insitu.model import VirtualArray
 from insitu.model.overlay import overlay, without_box
 from insitu.references.file_systems import hold_file_lock
 from insitu.references.store.native_names import inner_url, native_url, outer_url
+from insitu.server.app import create_app
+from insitu.server.settings import Settings
+from server.in_process import Asked, ask_app
+
+pytestmark = pytest.mark.usefixtures("without_syncing")
 
 DAYS = 6
 
@@ -375,19 +380,79 @@ def test_other_forms_have_the_right_values_or_refuse(store: Path, files: list[st
         xr.testing.assert_equal(view.load(), want)
     one = insitu.open_dataset(store)[["flag"]]
     for name in ("x.json", "x.parq"):
-        with pytest.raises(UnsupportedError, match="flag"):
+        with pytest.raises(UnsupportedError, match=f"chunks are pinned inside {store}.*flag"):
             one.insitu.save(tmp_path / name)
     # Converted is what lies in the files: native chunks belong to their store.
     runner = CliRunner().invoke(app, ["convert", str(store), str(tmp_path / "y.insitu")])
     assert runner.exit_code == 0, runner.output
     assert not boxes(tmp_path / "y.insitu")
     check_values(tmp_path / "y.insitu", want)
-    insitu.open_dataset(store).insitu.save(tmp_path / "z.insitu")
-    check_values(tmp_path / "z.insitu", want)
     insitu.open_dataset(store).insitu.save(store)  # over itself: its chunks are files like others
     compact(str(store))
     compact(str(store))
     check_values(store, want)
+
+
+def test_what_is_saved_elsewhere_has_chunks_of_its_own(store: Path, files: list[str], tmp_path: Path) -> None:
+    """Unpinning or deleting the first store breaks nothing, and the second may be moved."""
+    want = values_of(files)
+    archive_of(store).pin(["tas", "flag"], isel={"time": slice(3, 9)}, chunks={"time": 3})
+    archive_of(store).pin("tas", isel={"time": slice(9, 12)}, chunks={"time": 3})
+    opened = insitu.open_dataset(store)
+    opened.insitu.save(tmp_path / "second.insitu")
+    opened[["flag"]].isel(time=slice(3, 6)).insitu.save(tmp_path / "part.json", native="where needed")
+    assert sum(len(names) for *_, names in os.walk(tmp_path / "second.insitu" / "native")) == 4 + 4 + 2
+    assert len(folders(tmp_path / "second.insitu")) == 1
+    shutil.rmtree(store)
+    shutil.move(tmp_path / "second.insitu", tmp_path / "moved.insitu")
+    check_values(tmp_path / "moved.insitu", want)
+    compact(str(tmp_path / "moved.insitu"))
+    check_values(tmp_path / "moved.insitu", want)
+    found = insitu.open_dataset(tmp_path / "part.json").flag
+    np.testing.assert_array_equal(found.values, want.flag[3:6].values)
+
+
+def test_a_save_that_fails_leaves_no_chunks(store: Path, tmp_path: Path) -> None:
+    archive_of(store).pin("flag")
+    next(path for path in sorted((store / "native").rglob("*")) if path.is_file()).unlink()
+    with pytest.raises(NotFoundError, match="native"):
+        insitu.open_dataset(store).insitu.save(tmp_path / "second.insitu")
+    assert not folders(tmp_path / "second.insitu")
+
+
+def test_shards(store: Path, files: list[str]) -> None:
+    way: dict[str, Any] = {"isel": {"time": slice(2, 17)}, "chunks": {"time": 2, "lat": 2, "lon": 3}}
+    archive_of(store).pin(["tas", "pr"], **way, shards={"time": 6, "lat": 4, "lon": 9})
+    assert sum(len(names) for *_, names in os.walk(store / "native")) == 2 * 3 * 2
+    assert [part.chunks for part in archive_of(store).pinned_parts()] == [8 * 3 * 3] * 2
+    check_values(store, values_of(files))
+    assert insitu.check(store).ok
+    assert archive_of(store).pin(["tas", "pr"], **way, shards={"time": 6, "lat": 4, "lon": 9}).copy is None
+
+
+def test_a_server_shows_what_is_pinned(store: Path, files: list[str], tmp_path: Path) -> None:
+    """… from the chunks in the store: the files are gone."""
+    want = values_of(files)
+    archive_of(store).pin(["tas", "pr"], chunks={"time": 2, "lat": 2})
+    for file in files:
+        os.unlink(file)
+    place = {"time": 8, "lat": 2, "lon": 3}
+    requests = [
+        Asked("GET", "/explorer/api/point", query={"url": str(store), "variable": name, "index": json.dumps(place)})
+        for name in ("tas", "pr", "flag")
+    ]
+    tas, pr, flag = ask_app(create_app(Settings(roots=(str(tmp_path),))), *requests)
+    assert [answer.json["number"] for answer in (tas, pr)] == [want[name].isel(place).item() for name in ("tas", "pr")]
+    assert flag.status == 404
+
+
+def test_native_chunks_are_one_row_of_the_files(store: Path, files: list[str]) -> None:
+    archive_of(store).pin(["tas", "flag"], isel={"time": slice(2, 9)})
+    found = insitu.open_dataset(store).insitu.files.set_index("url")
+    assert sorted(found.index) == sorted([*files, str(store / "native")])
+    native = found.loc[str(store / "native")]
+    assert native["size"] == sum(path.stat().st_size for path in (store / "native").rglob("*") if path.is_file())
+    assert (native.time_first, native.time_last) == tuple(values_of(files).time.values[[2, 8]])
 
 
 def test_what_cannot_be_pinned(tmp_path: Path, store: Path) -> None:

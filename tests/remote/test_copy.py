@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import insitu
 import insitu.xarray_bridge.accessor  # registers itself
 from insitu.copying.object_writers import PrefixWriter
 from insitu.errors import UnsupportedError
+from insitu.maintenance import compact
 from remote.faults import FaultProxy
 
 pytestmark = [pytest.mark.xdist_group("remote"), pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")]
@@ -126,6 +128,40 @@ def test_a_bucket_that_is_busy_for_a_while(options: dict[str, Any], seaweed: Any
 
 def test_a_repository_in_a_bucket(options: dict[str, Any]) -> None:
     pytest.importorskip("icechunk")
-    url = "s3://private/copies/r.icechunk"
-    dataset().insitu.copy(url, chunks={"t": 5}, storage_options=options)
-    xr.testing.assert_identical(insitu.open_dataset(url, storage_options=options).load(), dataset())
+    url, how = "s3://private/copies/r.icechunk", {"storage_options": options}
+    dataset().isel(t=slice(0, 8)).insitu.copy(url, chunks={"t": 5}, **how)
+    xr.testing.assert_identical(insitu.open_dataset(url, **how).load(), dataset().isel(t=slice(0, 8)))
+    report = dataset().insitu.copy(url, append=True, verify=True, **how)
+    assert report.verified == report.objects > 0
+    xr.testing.assert_identical(insitu.open_dataset(url, **how).load(), dataset())
+    assert "nothing is new" in str(dataset().insitu.copy(url, append=True, **how))
+
+
+def test_pinned_parts_in_a_bucket(
+    options: dict[str, Any], bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store in a bucket, of a file there: pinned, appended to, saved elsewhere, unpinned, compacted."""
+    how, url = {"storage_options": options}, "s3://private/pins/x.insitu"
+    for number in range(2):
+        part = dataset().isel(t=slice(6 * number, 6 * number + 6))
+        part.to_netcdf(tmp_path / "a.nc", engine="h5netcdf", encoding={"x": {"chunksizes": (2, 4, 6)}})
+        obstore.put(bucket, f"pins/{number}.nc", (tmp_path / "a.nc").read_bytes())
+    insitu.open_mfdataset(["s3://private/pins/0.nc"], **how).insitu.save(url, **how)
+    insitu.Archive.open(url, **how).pin("x", isel={"t": slice(1, 5)}, chunks={"t": 2}, shards={"t": 4})
+    assert len(keys(bucket, "pins/x.insitu/native")) == 2
+    insitu.Archive.open(url, **how).append(["s3://private/pins/1.nc"], "t")
+    found = insitu.open_dataset(url, **how)
+    xr.testing.assert_identical(found.load(), dataset())
+    assert insitu.check(url, **how).ok
+    insitu.open_dataset(url, **how).insitu.save("s3://private/pins/y.insitu", **how)
+    insitu.open_dataset(url, **how).insitu.save(tmp_path / "z.insitu", **how)
+    insitu.Archive.open(url, **how).unpin()
+    assert insitu.Archive.open(url, **how).pinned_parts() == ()
+    for _ in range(2):  # the state before is kept once
+        compact(url, storage_options=options)
+    assert len(keys(bucket, "pins/x.insitu/native")) == 2  # another machine may be about to name them
+    monkeypatch.setattr("insitu.maintenance.unused_chunks.DAY", -60)
+    compact(url, storage_options=options)
+    assert not keys(bucket, "pins/x.insitu/native")
+    for place in (url, "s3://private/pins/y.insitu", tmp_path / "z.insitu"):
+        xr.testing.assert_identical(insitu.open_dataset(place, **how).load(), dataset())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from insitu.cli.access import StorageOption, storage_options
-from insitu.cli.copy import parse_chunks, report_progress
+from insitu.cli.copy import parse_chunks, parse_lengths, report_progress
 from insitu.cli.read import parse_labels
 from insitu.cli.screen import stderr
 
@@ -33,6 +33,10 @@ def pin(
             help="Chunks: time=365,lat=20,lon=20 (-1: the whole dimension), or what they are for: series, maps, "
             "both, auto. By default those of the files.",
         ),
+    ] = None,
+    shards: Annotated[
+        str | None,
+        typer.Option("--shards", metavar="LENGTHS", help="Chunks that are one object: time=3650,lat=180,lon=360."),
     ] = None,
     codec: Annotated[
         str | None,
@@ -63,6 +67,7 @@ def pin(
             variables or None,
             sel=parse_labels(sel) if sel else None,
             chunks=parse_chunks(chunks),
+            shards=None if shards is None else parse_lengths(shards, "--shards"),
             codec=codec,
             memory=memory,
             dry_run=dry_run,

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas
 
-from insitu.combining.file_ranges import FileLayout
+from insitu.combining.file_ranges import FileLayout, Span
 from insitu.combining.file_times import MODIFIED
 from insitu.combining.recipe import Recipe
-from insitu.model import VirtualGroup, count_written
+from insitu.model import Source, VirtualGroup, count_written
+from insitu.references.store.native_names import native_url, store_of_chunk
 from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, VALID, ForecastAxes
 
 __all__ = ["list_files", "list_missing"]
@@ -28,7 +29,7 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
     Columns are `url`, `size` (bytes), `time` (`attrs["time"]` says which: an attribute of the files, or
     `"modified"`), the first and last label along each dimension that files are joined along
     (`time_first`, `time_last`), `labels` (how many the file has; along several dimensions their
-    combinations), and `shadowed`: how many of these other files give.
+    combinations), and `shadowed`: how many of these other files give. What is pinned inside a store is one row.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
         times = (placed.time if has_times else placed.modified).tolist()
         basis = placed.times or MODIFIED
     else:
-        layout = FileLayout.of(group)
+        layout = _join_native_chunks(FileLayout.of(group))
         urls, basis = list(layout.spans), MODIFIED
         sources = [layout.sources[url] for url in urls]
         sizes, times = [source.size for source in sources], [source.modified for source in sources]
@@ -78,6 +79,23 @@ def list_files(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None = 
     table = pandas.DataFrame({**columns, "labels": counts, "shadowed": counts - shown})
     table.attrs["time"] = basis
     return table
+
+
+def _join_native_chunks(layout: FileLayout) -> FileLayout:
+    """Return a layout in which all native chunks of a store, its pinned parts, are one file: its folder of them."""
+    names = {url: native_url(store) for url in layout.spans if (store := store_of_chunk(url)) is not None}
+    spans: dict[str, dict[str, Span]] = {}
+    sources: dict[str, Source] = {}
+    for url, own in layout.spans.items():
+        name, source = names.get(url, url), layout.sources[url]
+        known = spans.setdefault(name, {})
+        for dim, (low, high) in own.items():
+            old = known.get(dim, (low, high))
+            known[dim] = (min(low, old[0]), max(high, old[1]))
+        if url in names:
+            source = Source(name, (source.size or 0) + (sources[name].size or 0 if name in sources else 0))
+        sources[name] = source
+    return FileLayout(spans, layout.sizes, sources)
 
 
 def list_missing(group: VirtualGroup, labels: FindLabels, recipe: Recipe | None) -> dict[Any, Any]:

@@ -7,6 +7,7 @@ standard library. All of them, and NumPy where it sorts bytes, release the GIL.
 from __future__ import annotations
 
 import itertools
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.codecs.libraries import find_function
-from insitu.errors import UnsupportedError
+from insitu.errors import ChecksumError, UnsupportedError
 from insitu.forking import import_before_fork
 from insitu.model import Codec, Encoding
 
-__all__ = ["ObjectEncoder", "check_encoding", "checksum_values"]
+__all__ = ["ObjectEncoder", "check_encoding", "checksum_values", "read_shard_index", "shard_index_bytes"]
 
 Values = npt.NDArray[Any]
 Step = Callable[[Any], Any]
@@ -75,6 +76,24 @@ class ObjectEncoder:
             at += len(parts[-1])
         tail = index.tobytes()
         return b"".join([*parts, tail, google_crc32c.value(tail).to_bytes(4, "little")])
+
+
+def shard_index_bytes(grid: Sequence[int]) -> int:
+    """Return the bytes of the index at the end of a shard of so many chunks along each axis."""
+    return 16 * math.prod(grid) + 4
+
+
+def read_shard_index(data: bytes, grid: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return offset and length of each chunk of a shard, -1 of those that it does not have, by its index.
+
+    Raises
+    ------
+    ChecksumError
+        If the index is damaged.
+    """
+    if google_crc32c.value(data[:-4]) != int.from_bytes(data[-4:], "little"):
+        raise ChecksumError("the index of a shard is damaged")
+    return np.frombuffer(data[:-4], "<u8").reshape(*grid, 2).astype(np.int64)
 
 
 def check_encoding(encoding: Encoding) -> None:

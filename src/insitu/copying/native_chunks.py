@@ -16,6 +16,7 @@ import numpy as np
 from insitu.copying.copy_options import CopyOptions
 from insitu.copying.copy_plan import CopyPlan
 from insitu.copying.copy_tree import CopyReport, digest_of, execute_copy
+from insitu.copying.encode import read_shard_index, shard_index_bytes
 from insitu.copying.journal import Journal
 from insitu.copying.object_writers import FolderWriter, PrefixWriter
 from insitu.copying.stored_forms import StoredForm, stored_forms
@@ -39,6 +40,7 @@ from insitu.model import (
 from insitu.reading import ReadContext
 from insitu.scanning.scan_member import make_loader
 from insitu.scanning.stored_view import stored_view
+from insitu.sources import open_source
 
 __all__ = ["KINDS", "NativePlan", "native_form", "plan_native_chunks", "plan_zarr_chunks"]
 
@@ -67,7 +69,7 @@ class NativePlan:
         assert isinstance(target, _NativeTarget)
         target.announce = lambda arrays, journal: publish(
             [
-                _virtual_array(array, packings, target.url, journal, self.shows_stored)
+                _virtual_array(array, packings, target, journal, self.shows_stored)
                 for array, packings in zip(arrays, self.packings, strict=True)
             ]
         )
@@ -202,25 +204,33 @@ def _with_checksum(array: TargetArray) -> TargetArray:
 
 
 def _virtual_array(
-    array: TargetArray, packings: Packings, folder: str, journal: Journal, shows_stored: bool
+    array: TargetArray, packings: Packings, target: _NativeTarget, journal: Journal, shows_stored: bool
 ) -> VirtualArray:
     """Return the array that finished chunks make."""
     finished = journal.of_array(array.order)
-    grid = array.grid
-    numbers = np.array(sorted(finished), np.int64)
-    places = np.unravel_index(numbers, grid) if grid else ()
-    cells = list(zip(*(place.tolist() for place in places), strict=True)) if grid else [()] * len(numbers)
-    sources = [
-        Source(f"{folder}/{array.key(cell)}", finished[number].nbytes)
-        for number, cell in zip(numbers.tolist(), cells, strict=True)
-    ]
-    which = np.full(math.prod(grid), UNWRITTEN, np.int64)
-    which[numbers] = np.arange(len(numbers))
-    lengths = np.zeros(math.prod(grid), np.int64)
-    lengths[numbers] = [finished[number].nbytes for number in numbers.tolist()]
-    table = Columns(
-        grid, tuple(sources), which.reshape(grid), np.zeros((1,) * len(grid), np.int64), lengths.reshape(grid)
+    numbers = sorted(finished)
+    places = np.unravel_index(numbers, array.grid) if array.grid else ()
+    cells = list(zip(*(place.tolist() for place in places), strict=True)) if array.grid else [()] * len(numbers)
+    sources = tuple(
+        Source(f"{target.url}/{array.key(cell)}", finished[number].nbytes)
+        for number, cell in zip(numbers, cells, strict=True)
     )
+    # A cell for each chunk; the shards at the end of the array have more of them than the array.
+    inner = [whole // size for whole, size in zip(array.objects, array.chunks, strict=True)]
+    shape = [count * within for count, within in zip(array.grid, inner, strict=True)]
+    which, offsets, lengths = np.full(shape, UNWRITTEN, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    for number, (cell, source) in enumerate(zip(cells, sources, strict=True)):
+        box = tuple(slice(at * within, (at + 1) * within) for at, within in zip(cell, inner, strict=True))
+        if array.shards is None:
+            which[box], lengths[box] = number, source.size or 0
+            continue
+        index = read_shard_index(target.read_end(source, shard_index_bytes(inner)), inner)
+        is_there = index[..., 0] >= 0
+        which[box] = np.where(is_there, number, UNWRITTEN)
+        offsets[box], lengths[box] = np.where(is_there[..., None], index, 0).transpose(-1, *range(len(inner)))
+    chunks = tuple(slice(-(-length // size)) for length, size in zip(array.shape, array.chunks, strict=True))
+    grid = tuple(part.stop for part in chunks)
+    table = Columns(grid, sources, which[chunks], offsets[chunks], lengths[chunks])
     axes = tuple(Axis.regular(n, size) for n, size in zip(array.shape, array.chunks, strict=True))
     tile = Tile(axes, (array.encoding,), table, packings)
     form = array.form
@@ -245,6 +255,12 @@ class _NativeTarget(Target):
             self.writer = FolderWriter(self.path)
         self.announce: Callable[[Sequence[TargetArray], Journal], None] | None = None
         self._complete: tuple[Sequence[TargetArray], Journal] | None = None
+
+    def read_end(self, source: Source, nbytes: int) -> bytes:
+        """Return the last bytes of an object that was written."""
+        assert source.size is not None
+        with open_source(source.url, self.options.storage_options) as opened:
+            return opened.read(source.size - nbytes, nbytes)
 
     def begin(self) -> None:
         """Remove what another run has left in the folder."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from insitu.expressions.nodes import Expression, Operation, Stored, iterate_nodes
 from insitu.model import Selection
 from insitu.model.elementwise import Members
-from insitu.reading.estimate import StoredPart, count_stored_chunks, estimate_read
+from insitu.reading.estimate import CutTasks, StoredPart, count_stored_chunks, estimate_read
 from insitu.reading.request_cost import has_remote_sources
 
 __all__ = ["Cost", "cost"]
@@ -38,7 +38,7 @@ class Cost:
     """What is read of each stored array, if its table was looked into; not of those that carry their values."""
 
 
-def cost(expression: Expression, *, looks_into_tables: bool = False) -> Cost:
+def cost(expression: Expression, *, looks_into_tables: bool = False, cut: CutTasks | None = None) -> Cost:
     """Return what it takes to read and compute an expression.
 
     Parameters
@@ -47,6 +47,8 @@ def cost(expression: Expression, *, looks_into_tables: bool = False) -> Cost:
         The expression.
     looks_into_tables
         Whether stored chunks are counted, too. Else it is arithmetic alone: a table may have 2^40 cells.
+    cut
+        How a reduction cuts its plan into tasks; None: the values are read.
     """
     nodes = list(iterate_nodes([expression]))
     stored = list({node.identity: node for node in nodes if isinstance(node, Stored)}.values())
@@ -61,12 +63,13 @@ def cost(expression: Expression, *, looks_into_tables: bool = False) -> Cost:
         operations=sum(node.size for node in operations),
         bytes_per_element=sum(node.dtype.itemsize for node in stored) + sum(map(_bytes_per_element, operations)),
         members=sum(members.values.nbytes for members in sets),
-        parts=tuple(
-            count_stored_chunks(node.array, node.context.name or "array")
-            for node in (stored if looks_into_tables else ())
-            if node.array.sources
-        ),
+        parts=tuple(_count_stored(node, cut) for node in (stored if looks_into_tables else ()) if node.array.sources),
     )
+
+
+def _count_stored(node: Stored, cut: CutTasks | None) -> StoredPart:
+    selection = node.selection or Selection.of(..., node.shape)
+    return count_stored_chunks(node.whole, selection, node.context.name or "array", cut)
 
 
 def _bytes_per_element(node: Operation) -> int:

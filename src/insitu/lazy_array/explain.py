@@ -22,6 +22,7 @@ from insitu.reading.thread_pools import REMOTE_WORKERS, count_cores
 from insitu.reducing.expression_values import reduction_memory
 from insitu.reducing.reduce_chunks import STACK_BYTES, STEP_BYTES
 from insitu.reducing.reductions import Reduction
+from insitu.reducing.slabs import cut_slabs
 from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.whole_blocks import BLOCK_BYTES
 from insitu.sources.redaction import redact_url
@@ -121,7 +122,8 @@ def explain(array: Expression, reduction: str | None = None, axes: Sequence[int]
     reduced = range(array.ndim) if axes is None else axes
     shape = array.shape if reduction is None else tuple(n for axis, n in enumerate(array.shape) if axis not in reduced)
     sizes = _block_sizes(array, reduction)
-    need = cost(array, looks_into_tables=True)
+    streams = reduction is not None and is_stored(array) and STATISTICS.can_stream(reduction, array.dtype)
+    need = cost(array, looks_into_tables=True, cut=cut_slabs if streams else None)
     largest = max(sizes, default=0) * array.dtype.itemsize
     active, reason = server_of(array), reason_to_compute_here(array)
     server = None if active is None or reduction is None or reason is not None else active.url

@@ -18,6 +18,7 @@ from insitu.copying.copy_options import CopyOptions
 from insitu.copying.native_chunks import plan_zarr_chunks
 from insitu.copying.object_writers import PrefixWriter
 from insitu.errors import UnsupportedError
+from insitu.maintenance.adopt_chunks import find_pinned_elsewhere
 from insitu.maintenance.unused_chunks import JOURNALS, remove_folder
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.description import count_text, format_bytes
@@ -67,6 +68,9 @@ def save_native_where_needed(
     load = make_loader(storage_options)
     ready = zarr_tree(tree, load, int(how.get("inline_threshold", 0)))
     zarr_format, refused = references.find_refused(ready, kind, how.get("zarr_format"), storage_options)
+    refused.update(
+        {path: f"its chunks are pinned inside {store}" for path, (store, _) in find_pinned_elsewhere(tree).items()}
+    )
     if not refused:
         references.save(ready, target, format=kind, storage_options=storage_options, **how)
         return

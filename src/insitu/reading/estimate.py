@@ -3,38 +3,39 @@
 `estimate_read` is pure arithmetic on shapes, made for servers: a selection of a few bytes may name 2^62
 elements, or an array of one-byte chunks. It counts what a plan holds: a row for each touched cell and for
 each axis of it, the elements of index arrays, the pieces that a large uncompressed chunk is cut into.
-`count_stored_chunks` looks into the tables of chunks, which may be large: only explanations do. `estimate_fetches`
-plans one read, and counts what its plan would fetch.
+`estimate_fetches` plans one read, and counts what its plan would fetch: chunks, requests, bytes. That looks into the
+tables of chunks, which may be large, so servers do not; `explain` (by `count_stored_chunks`) and `advise` do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.model import Axis, Selection, Source, VirtualArray, byte_ranges
+from insitu.model import Axis, Selection, Source, Tile, VirtualArray, byte_ranges
 from insitu.model.axis import AxisSpan, Indices, span_of
 from insitu.model.cell_counts import count_table
 from insitu.model.tile import SPLIT_BYTES
 from insitu.reading.fetch import BATCH_CHUNK_BYTES, MERGED_GAP_BYTES
 from insitu.reading.fetch_and_decode import DIRECT_READ_BYTES
 from insitu.reading.plan import ReadPlan, plan_few, plan_read
-from insitu.reading.request_cost import has_remote_sources, request_bytes
-from insitu.reading.task_batches import BATCH_BYTES, cut_batches
+from insitu.reading.request_cost import NEAR_REQUEST, has_remote_sources, request_bytes
+from insitu.reading.task_batches import FetchRanges, cut_batches
 from insitu.sources.coalesce import frugal_gap
 
 __all__ = [
+    "CutTasks",
     "FetchEstimate",
     "ReadEstimate",
     "StoredPart",
     "count_stored_chunks",
     "estimate_fetches",
     "estimate_read",
-    "estimate_requests",
 ]
 
 CELL_BYTES = 350
@@ -50,6 +51,8 @@ PIECE_BYTES = 600
 """Bytes for a piece of an uncompressed chunk that is cut."""
 MOST_CELLS = 4 << 20
 """Cells of a table that are looked at together: 300 MB of columns."""
+MOST_PLAN_BYTES = 512 << 20
+"""Bytes of a plan that is made to be counted: a million chunks, in about a second."""
 
 
 class ReadEstimate(NamedTuple):
@@ -153,34 +156,92 @@ class StoredPart(NamedTuple):
 
     name: str
     chunks: int
-    """Chunks that are fetched and decoded."""
+    """Chunks that are fetched and decoded, and pieces of uncompressed chunks of which parts are wanted."""
     bytes_fetched: int
-    """Their stored bytes."""
+    """Bytes of the requests: stored chunks, and what lies between neighbours that one request fetches."""
     bytes_decoded: int
     """Their bytes once they are decoded, about."""
     files: int
     requests: int
-    """Requests that fetch them, about; of a local file, reads."""
+    """Requests that fetch them; of a local file, reads."""
 
 
-def count_stored_chunks(array: VirtualArray, name: str) -> StoredPart:
-    """Return what is read of an array of some name, by looking into its tables.
+def count_stored_chunks(
+    array: VirtualArray, selection: Selection, name: str, cut: CutTasks | None = None
+) -> StoredPart:
+    """Return what is read of an array of some name, by looking into its tables; see `estimate_fetches`."""
+    found = estimate_fetches(array, selection, cut)
+    decoded = round(found.stored_share * estimate_read(array, selection).decoded)
+    return StoredPart(name, found.chunks, found.bytes_fetched, decoded, found.files, found.requests)
 
-    A chunk that several cells show counts once, if they are among the same `MOST_CELLS`.
+
+class FetchEstimate(NamedTuple):
+    """What a read fetches, as `ReadStatistics` and `insitu.trace` count it when nothing is cached."""
+
+    chunks: int
+    """Chunks, and pieces of uncompressed chunks of which parts are wanted."""
+    requests: int
+    bytes_fetched: int
+    """With those between neighbours that one request fetches."""
+    files: int
+    stored_share: float
+    """The part of the touched cells that have bytes in a file."""
+
+
+CutTasks = Callable[[ReadPlan], Iterable[tuple[int, int]]]
+NOTHING = FetchEstimate(0, 0, 0, 0, 0.0)
+
+
+def estimate_fetches(array: VirtualArray, selection: Selection, cut: CutTasks | None = None) -> FetchEstimate:
+    """Return what a read fetches, by its plan. The values of no chunk are read.
+
+    What would be a plan of more than `MOST_PLAN_BYTES` is counted in blocks of the tables: there an uncompressed chunk
+    counts as a whole, and one that several cells show once, if they are in the same block.
+
+    Parameters
+    ----------
+    array, selection
+        The array, and what is read of it.
+    cut
+        How a reduction cuts the plan into tasks; None: it is a read.
     """
-    chunks = nbytes = requests = 0
+    # Memory that nobody writes to: the plan takes views of it.
+    output = np.broadcast_to(np.empty((), array.dtype), selection.result_shape)
+    if not output.size:
+        return NOTHING
+    if estimate_read(array, selection).plan > MOST_PLAN_BYTES:
+        return _estimate_in_blocks(array[selection])
+    few = None if cut else plan_few(array, selection, output)
+    if few is not None:
+        return FetchEstimate(len(few.parts), len(few.parts), sum(part.length for part in few.parts), 1, 1.0)
+    plan = plan_read(array, selection, request_bytes=NEAR_REQUEST if cut else None)
+    if not len(plan.row):
+        return NOTHING
+    is_direct = np.array([cut is None and _is_read_into_place(part.tile) for part in plan.tiles], bool)[plan.tile]
+    tasks = (cut or cut_batches)(plan)
+    requests, nbytes = _count_requests(plan, tasks, plan.tile.astype(np.int64), is_direct)
+    share = len(plan.row) / (len(plan.row) + sum(map(len, plan.without_bytes)))
+    return FetchEstimate(len(plan.row), requests, nbytes, len(plan.sources), share)
+
+
+def _estimate_in_blocks(array: VirtualArray) -> FetchEstimate:
+    """Return what the read of a whole array fetches, without its plan."""
+    chunks = requests = nbytes = 0
     files: set[int] = set()
+    is_direct = all(map(_is_read_into_place, array.tiles))
     for columns in _range_blocks(array):
-        ranges = np.unique(np.concatenate(columns, axis=1), axis=1)  # sorted by source and offset
-        chunks += ranges.shape[1]
-        nbytes += int(np.maximum(ranges[2], 0).sum())
-        requests += estimate_requests(array.sources, *ranges)
-        files.update(np.unique(ranges[0]).tolist())
+        source, offset, length = np.unique(np.concatenate(columns, axis=1), axis=1)  # sorted by source and offset
+        if not len(source):
+            continue
+        ranges = _Ranges(array.sources, source, offset, length)
+        counts = _count_requests(
+            ranges, cut_batches(ranges), np.zeros(len(source), np.int64), np.full(len(source), is_direct)
+        )
+        chunks, requests, nbytes = chunks + len(source), requests + counts[0], nbytes + counts[1]
+        files.update(np.unique(source).tolist())
     cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
-    # Cells without a chunk are left out by their share.
     share = sum(count_table(tile.chunks).stored for tile in array.tiles) / max(cells, 1)
-    decoded = round(share * estimate_read(array, Selection.of(..., array.shape)).decoded)
-    return StoredPart(name, chunks, nbytes, decoded, len(files), requests)
+    return FetchEstimate(chunks, requests, nbytes, len(files), share)
 
 
 def _range_blocks(array: VirtualArray) -> Iterator[list[npt.NDArray[np.int64]]]:
@@ -195,96 +256,63 @@ def _range_blocks(array: VirtualArray) -> Iterator[list[npt.NDArray[np.int64]]]:
         yield block
 
 
-def estimate_requests(sources: Sequence[Source], source: Indices, offset: Indices, length: Indices) -> int:
-    """Return about how many requests fetch some ranges; those of a local file are reads of it.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranges:
+    """Ranges that are fetched together, without a plan."""
 
-    Neighbours are fetched together, up to the bytes of a task.
-
-    Parameters
-    ----------
-    sources
-        What the column `source` refers to.
-    source, offset, length
-        Different ranges, sorted by source and offset; the length -1 is up to the end of the object.
-    """
-    if not len(offset):
-        return 0
-    known = np.maximum(length, 0)
-    if has_remote_sources(sources):
-        gap = frugal_gap(known, request_bytes(sources))
-    else:
-        gap = MERGED_GAP_BYTES if known.mean() <= BATCH_CHUNK_BYTES else 0
-    begins = np.ones(len(offset), bool)
-    begins[1:] = (np.diff(source) != 0) | (offset[1:] > offset[:-1] + known[:-1] + gap) | (length[:-1] < 0)
-    firsts = np.flatnonzero(begins)
-    nbytes = np.add.reduceat(known, firsts)
-    chunks = np.diff(firsts, append=len(offset))
-    return int(np.minimum(np.maximum(-(-nbytes // BATCH_BYTES), 1), chunks).sum())
+    sources: Sequence[Source]
+    source: Indices
+    offset: Indices
+    length: Indices
 
 
-class FetchEstimate(NamedTuple):
-    """What a read fetches, as `ReadStatistics` and `insitu.trace` count it when nothing is cached."""
-
-    chunks: int
-    """Chunks, and pieces of uncompressed chunks of which parts are wanted."""
-    requests: int
-    bytes_fetched: int
-    """With those between neighbours that one request fetches."""
-
-
-def estimate_fetches(array: VirtualArray, selection: Selection, *, object_bytes: int = 0) -> FetchEstimate:
-    """Return what a read fetches, by its plan. The values of no chunk are read.
+def _count_requests(
+    ranges: FetchRanges, tasks: Iterable[tuple[int, int]], tile: Indices, is_direct: npt.NDArray[np.bool_]
+) -> tuple[int, int]:
+    """Return how many requests the tasks make that ranges are cut into, and the bytes that they fetch.
 
     Parameters
     ----------
-    array, selection
-        The array, and what is read of it.
-    object_bytes
-        Bytes of an object that is fetched whole and whose size is not in the table: a chunk of Zarr.
+    ranges
+        The ranges, sorted by source and offset; at least one.
+    tasks
+        Begin and end of each.
+    tile
+        The tile of each.
+    is_direct
+        Whether each may be read straight to its place.
     """
-    # Memory that nobody writes to: the plan takes views of it.
-    output = np.broadcast_to(np.empty((), array.dtype), selection.result_shape)
-    if not output.size:
-        return FetchEstimate(0, 0, 0)
-    few = plan_few(array, selection, output)
-    if few is not None:
-        return FetchEstimate(len(few.parts), len(few.parts), sum(part.length for part in few.parts))
-    plan = plan_read(array, selection)
-    if not len(plan.row):
-        return FetchEstimate(0, 0, 0)
-    batch = np.zeros(len(plan.row), np.int64)
-    for begin, _ in cut_batches(plan):
+    batch = np.zeros(len(ranges.offset), np.int64)
+    for begin, _ in tasks:
         batch[begin] = 1
-    batch[1:] |= np.diff(plan.source) != 0
+    batch[1:] |= np.diff(ranges.source) != 0
     group = np.cumsum(batch) - batch[0]
-    length = np.where(plan.length < 0, object_bytes, plan.length)
-    if has_remote_sources(plan.sources):
+    length = np.maximum(ranges.length, 0)  # the sizes of whole objects are in no table
+    if has_remote_sources(ranges.sources):
         from insitu.sources.range_batch import LONGEST_REQUEST, PART  # not at the top: files need none of it
 
-        sizes = _merge_far_ranges(group, plan.offset, length, request_bytes(plan.sources))
+        sizes = _merge_far_ranges(group, ranges.offset, length, request_bytes(ranges.sources))
         requests = int(np.where(sizes > LONGEST_REQUEST, -(-sizes // PART), 1).sum())
     else:
-        sizes = _merge_ranges(group, plan.offset, length, _local_gaps(plan, group, length))[2]
+        sizes = _merge_ranges(group, ranges.offset, length, _local_gaps(group, length, tile, is_direct))[2]
         requests = len(sizes)
-    return FetchEstimate(len(plan.row), requests, int(sizes.sum()))
+    return requests, int(sizes.sum())
 
 
-def _local_gaps(plan: ReadPlan, group: Indices, length: Indices) -> Indices:
+def _is_read_into_place(tile: Tile) -> bool:
+    """Return whether large chunks of a tile are read straight into the output."""
+    return all(encoding.raw for encoding in tile.encodings) and tile.packings.identity
+
+
+def _local_gaps(group: Indices, length: Indices, tile: Indices, is_direct: npt.NDArray[np.bool_]) -> Indices:
     """Return the gaps over which ranges of local files are read as one, by group; -1: not even neighbours are."""
     firsts = np.flatnonzero(np.diff(group, prepend=-1))
     means = np.add.reduceat(length, firsts) / np.diff(firsts, append=len(group))
     gaps = np.where(means <= BATCH_CHUNK_BYTES, MERGED_GAP_BYTES, 0)
     # Large uncompressed ranges are read into the output, each to its place.
-    is_raw = np.array(
-        [
-            all(encoding.raw for encoding in touched.encodings) and touched.tile.packings.identity
-            for touched in plan.tiles
-        ],
-        bool,
-    )
-    is_direct = np.minimum.reduceat(is_raw[plan.tile] & (length >= DIRECT_READ_BYTES), firsts)
-    is_direct &= np.maximum.reduceat(plan.tile, firsts) == np.minimum.reduceat(plan.tile, firsts)
-    return np.where(is_direct, -1, gaps)
+    each_alone = np.minimum.reduceat(is_direct & (length >= DIRECT_READ_BYTES), firsts)
+    each_alone &= np.maximum.reduceat(tile, firsts) == np.minimum.reduceat(tile, firsts)
+    return np.where(each_alone, -1, gaps)
 
 
 def _merge_far_ranges(group: Indices, offset: Indices, length: Indices, cost: int) -> Indices:

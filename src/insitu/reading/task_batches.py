@@ -1,18 +1,19 @@
-"""Cutting of a read plan into batches of rows, one for each task of a thread."""
+"""Cutting of the ranges of a read plan into batches of rows, one for each task of a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.reading.plan import ReadPlan
+from insitu.model import Source
 from insitu.reading.request_cost import has_remote_sources, request_bytes
 from insitu.reading.thread_pools import count_cores
 from insitu.sources.coalesce import frugal_gap
 
-__all__ = ["BATCH_ROWS", "MIN_BATCH_BYTES", "REMOTE_REQUESTS", "cut_batches"]
+__all__ = ["BATCH_ROWS", "MIN_BATCH_BYTES", "REMOTE_REQUESTS", "FetchRanges", "cut_batches"]
 
 BATCH_BYTES = 4 << 20
 """Encoded bytes of a task: large enough that its overhead is small beside decoding, small enough to
@@ -28,9 +29,29 @@ ASSUMED_CHUNK_BYTES = 256 << 10
 """Assumed size of an object of unknown size: a Zarr chunk."""
 
 
-def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
+class FetchRanges(Protocol):
+    """Byte ranges in the order of fetching, as a `ReadPlan` has them."""
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """What the column `source` refers to."""
+
+    @property
+    def source(self) -> npt.NDArray[Any]:
+        """Number of the source of each."""
+
+    @property
+    def offset(self) -> npt.NDArray[np.int64]:
+        """First byte."""
+
+    @property
+    def length(self) -> npt.NDArray[np.int64]:
+        """Bytes; -1: up to the end of the object."""
+
+
+def cut_batches(plan: FetchRanges) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows, one for each task; rows that share a chunk stay together."""
-    count = len(plan.row)
+    count = len(plan.offset)
     if count <= 1:
         yield from [(0, 1)] * count
         return
@@ -53,7 +74,7 @@ def cut_batches(plan: ReadPlan) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def _cut_remote_batches(plan: ReadPlan, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _cut_remote_batches(plan: FetchRanges, size: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows of remote objects, cut where another object begins or a task has enough
     requests or bytes.
 

@@ -40,7 +40,7 @@ class ExplorerPage:
 
     def wait_for_picture(self) -> None:
         self.page.wait_for_function(
-            "() => document.querySelector(':is(.field-view, .chunk-view)[aria-busy=false] .axes .axis text')"
+            "() => document.querySelector(':is(.field-view, .chunk-view)[aria-busy=false] .axes .frame')"
         )
 
     def place(self, row: float, column: float, rows: int, columns: int) -> tuple[float, float]:

@@ -23,7 +23,7 @@ def run_module(folder: Path, module: str, code: str) -> Any:
     page = folder / "page"
     if not page.exists():
         (page / "vendor").mkdir(parents=True)
-        for path in (*PAGE.glob("*.js"), PAGE / "vendor" / "plotting.js"):
+        for path in (*PAGE.glob("*.js"), *PAGE.glob("vendor/*.js")):
             shutil.copyfile(path, page / path.relative_to(PAGE))
         (page / "package.json").write_text('{"type": "module"}')
     script = (

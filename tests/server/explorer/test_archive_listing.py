@@ -41,6 +41,7 @@ def folder(root: Path) -> Path:
     insitu.open_mfdataset(f"{place}/tas_*.nc").insitu.save(f"{place}/deep/deeper/saved.insitu")
     (place / "README.md").write_text("nothing to see")
     (place / ".hidden.nc").write_text("nothing to see")
+    (place / "broken_off.nc").touch()
     return place
 
 

@@ -166,3 +166,119 @@ def test_all_of_a_region_is_in_view(
         if point is not None:
             assert -0.5 <= point[0] <= 100 * fit["width"] + 0.5
             assert -0.5 <= point[1] <= 100 * fit["height"] + 0.5
+
+
+@pytest.mark.parametrize("name", ["plate", "mercator", "equal-earth", "north", "south", "globe"])
+@pytest.mark.parametrize("centre", [(0.0, 0.0), (178.0, 35.0)])
+def test_cells_with_corners_lie_where_pyproj_puts_them(tmp_path: Path, name: str, centre: tuple[float, float]) -> None:
+    """A grid of all the earth around a rotated pole: cells over poles and date line, and none left out."""
+    pyproj = pytest.importorskip("pyproj", reason="no pyproj here")
+    pole = {"grid_north_pole_latitude": 40.0, "grid_north_pole_longitude": 15.0}
+    rotated = pyproj.CRS.from_cf({"grid_mapping_name": "rotated_latitude_longitude", **pole})
+    to_rotated = pyproj.Transformer.from_crs("EPSG:4326", rotated, always_xy=True)
+    columns, rows = np.linspace(-180, 180, 61), np.linspace(-90, 90, 31)
+    lon, lat = to_rotated.transform(*np.meshgrid(columns, rows), direction="INVERSE")
+    (tmp_path / "corners.json").write_text(json.dumps([lon.ravel().tolist(), lat.ravel().tolist()]))
+    code = f"""await (async () => {{
+        const {{ MapProjection }} = await import("./page/projections.js");
+        const {{ CornerGeometry }} = await import("./page/cell_geometry.js");
+        const [lon, lat] = JSON.parse(fs.readFileSync("corners.json")).map((list) => Float64Array.from(list));
+        const header = {{ kind: "grid", shape: [30, 60], sampling: {{ step: [1, 1] }} }};
+        const geometry = new CornerGeometry({{ header, arrays: {{ lon, lat }} }});
+        const map = new MapProjection("{name}", {json.dumps(centre)}, 60, {{ width: 400, height: 200 }});
+        const {{ cells }} = geometry.table(map, 1);
+        const place = (at) => map.invert([(at % 400) + 0.5, Math.floor(at / 400) + 0.5]);
+        const places = Array.from(cells, (cell, at) => [cell, place(at)]);
+        return [places, geometry.middle(12, 7), geometry.bounds];
+    }})()"""
+    places, middle, bounds = run_module(tmp_path, "cell_table.js", code)
+    assert [entry for entry, place in places if (place is None) != (entry == 0)] == []
+    inside = [(entry, *place) for entry, place in places if place is not None]
+    entries, lons, lats = np.array(inside).T
+    assert np.mean(entries < 2) < 0.002  # corners at the edge of a globe
+    x, y = to_rotated.transform((lons + 180) % 360 - 180, lats)
+    expected_row, expected_column = ((np.array(y) + 90) // 6).astype(int), ((np.array(x) + 180) // 6).astype(int) % 60
+    row, column = np.divmod(entries.astype(int) - 2, 60)
+    away = np.abs(column - expected_column)
+    near = (np.abs(row - expected_row) <= 1) & ((np.minimum(away, 60 - away) <= 1) | (np.abs(y) > 80))
+    exact = (row == expected_row) & (column == expected_column)
+    # Edges of cells are straight lines between their corners here.
+    assert np.mean(near) > 0.995
+    assert np.mean(exact) > 0.9
+    expected = to_rotated.transform(columns[7] + 3, rows[12] + 3, direction="INVERSE")
+    np.testing.assert_allclose(middle, expected, atol=0.2)
+    assert bounds == {"west": -180, "east": 180, "south": -90, "north": 90}
+
+
+def _cells_table(tmp_path: Path, name: str, lon: Any, lat: Any, offsets: Any, step: int = 1) -> Any:
+    """What pixels show of cells that do not lie in rows, and their places."""
+    arrays = [np.asarray(numbers).tolist() for numbers in (lon, lat, offsets)]
+    (tmp_path / "cells.json").write_text(json.dumps(arrays))
+    code = f"""await (async () => {{
+        const {{ MapProjection }} = await import("./page/projections.js");
+        const {{ toGeometry }} = await import("./page/cell_geometry.js");
+        const [lon, lat, offsets] = JSON.parse(fs.readFileSync("cells.json")).map((list) => Float64Array.from(list));
+        const header = {{ kind: "cells", shape: [1, offsets.length - 1], sampling: {{ step: [1, {step}] }} }};
+        const geometry = toGeometry({{ header, arrays: {{ lon, lat, offsets }} }});
+        const map = new MapProjection("{name}", [100, 30], 60, {{ width: 300, height: 160 }});
+        const {{ cells }} = geometry.table(map, 1);
+        return Array.from(cells, (cell, at) => [cell, map.invert([(at % 300) + 0.5, Math.floor(at / 300) + 0.5])]);
+    }})()"""
+    return run_module(tmp_path, "cell_table.js", code)
+
+
+def _to_sphere(lon: Any, lat: Any) -> np.ndarray[Any, Any]:
+    lon, lat = np.deg2rad(lon), np.deg2rad(lat)
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], -1)
+
+
+@pytest.mark.parametrize("name", ["plate", "equal-earth", "north", "globe"])
+def test_triangles_all_over_the_earth(tmp_path: Path, name: str) -> None:
+    """As ICON has them: every pixel shows the triangle that its place lies in, also at the poles and the date line."""
+    spatial = pytest.importorskip("scipy.spatial")
+    number = np.arange(600) + 0.5
+    polar, around = np.arccos(1 - 2 * number / 600), np.pi * (1 + 5**0.5) * number
+    points = np.stack([np.cos(around) * np.sin(polar), np.sin(around) * np.sin(polar), np.cos(polar)], -1)
+    hull = spatial.ConvexHull(points)
+    corners = points[hull.simplices]
+    lon, lat = np.rad2deg(np.arctan2(corners[..., 1], corners[..., 0])), np.rad2deg(np.arcsin(corners[..., 2]))
+    found = _cells_table(tmp_path, name, lon.ravel(), lat.ravel(), np.arange(len(corners) + 1) * 3)
+    entries = np.array([entry for entry, place in found if place is not None])
+    places = _to_sphere(*np.array([place for _, place in found if place is not None]).T)
+    assert np.mean(entries < 2) < 0.005
+    expected = np.argmax(places @ (hull.equations[:, :3] / -hull.equations[:, 3:]).T, axis=1)
+    assert np.mean(entries - 2 == expected) > 0.9  # edges are straight lines here
+    near = [
+        len(set(hull.simplices[one]) & set(hull.simplices[other]))
+        for one, other in zip(entries - 2, expected, strict=True)
+    ]
+    assert np.mean(np.array(near) >= 1) > 0.985
+
+
+@pytest.mark.parametrize("name", ["plate", "globe"])
+def test_points_are_drawn_around_their_places(tmp_path: Path, name: str) -> None:
+    random = np.random.default_rng(5)
+    lon, lat = random.uniform(40, 160, 300), random.uniform(-40, 80, 300)
+    found = _cells_table(tmp_path, name, lon, lat, np.arange(301))
+    shown = {entry - 2 for entry, _ in found if entry >= 2}
+    assert len(shown) > 200
+    points = _to_sphere(lon, lat)
+    away = [
+        np.rad2deg(np.arccos(np.clip(points[entry - 2] @ _to_sphere(*place), -1, 1)))
+        for entry, place in found
+        if entry >= 2 and (name == "plate" or abs(place[0] - 100) + abs(place[1] - 30) < 60)
+    ]
+    assert max(away) < 8  # 3.5 pixels, at 60 pixels for each radian, in the middle of a globe
+
+
+def test_cells_that_stand_for_others_are_drawn_larger(tmp_path: Path) -> None:
+    lon = [[at, at + 2, at + 2, at] for at in range(60, 140, 4)]
+    lat = [[20, 20, 22, 22]] * 20
+    few, many = (
+        sum(
+            entry >= 2
+            for entry, _ in _cells_table(tmp_path, "plate", np.ravel(lon), np.ravel(lat), np.arange(21) * 4, step)
+        )
+        for step in (1, 4)
+    )
+    assert many > 3 * few > 0

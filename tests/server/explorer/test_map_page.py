@@ -202,10 +202,13 @@ def test_the_keyboard_moves_the_cross_hair_and_the_map(open_page: Open, server: 
     page.wait_for_picture()
     surface = page.find(".surface")
     surface.focus()
-    surface.press("ArrowUp")
-    first = page.find(".readout").get_attribute("data-y")
-    surface.press("ArrowDown")
-    assert page.find(".readout").get_attribute("data-y") != first
+    rows = []
+    # From the pole, which many cells meet at, to the south.
+    for key in ("Shift+ArrowDown", "Shift+ArrowDown", "ArrowDown", "ArrowDown"):
+        surface.press(key)
+        rows.append(int(page.find(".readout").get_attribute("data-y") or -1))
+    assert rows[1] < 59
+    assert rows[3] < rows[1]
     surface.press("d")
     surface.press("+")
     page.page.wait_for_function("() => location.hash.includes('centre=') && location.hash.includes('zoom=1.6')")
@@ -214,3 +217,47 @@ def test_the_keyboard_moves_the_cross_hair_and_the_map(open_page: Open, server: 
     assert page.state["projection"] == "none"
     assert "centre" not in page.state
     assert page.find(".axis-title").count() >= 2
+
+
+def test_a_rotated_grid_lies_where_pyproj_puts_it(open_page: Open, tmp_path: Path) -> None:
+    """The pointer at a city reads the cell that holds it; a region follows the grid, contour lines too."""
+    pyproj = pytest.importorskip("pyproj", reason="no pyproj here")
+    pole = {"grid_north_pole_latitude": 39.25, "grid_north_pole_longitude": -162.0}
+    mapping = {"grid_mapping_name": "rotated_latitude_longitude", **pole}
+    to_grid = pyproj.Transformer.from_crs("EPSG:4326", pyproj.CRS.from_cf(mapping), always_xy=True)
+    rlon, rlat = np.arange(-20, 20.1, 2), np.arange(-16, 16.1, 2)
+    lon, lat = to_grid.transform(*np.meshgrid(rlon, rlat), direction="INVERSE")
+    numbers = np.arange(rlat.size * rlon.size, dtype="f8").reshape(rlat.size, rlon.size)
+    dims = ("rlat", "rlon")
+    xr.Dataset(
+        {"cell": (dims, numbers, {"coordinates": "lon lat", "grid_mapping": "pole"}), "pole": ((), 0, mapping)},
+        {
+            "rlon": ("rlon", rlon, {"standard_name": "grid_longitude", "units": "degrees"}),
+            "rlat": ("rlat", rlat, {"standard_name": "grid_latitude", "units": "degrees"}),
+            "lon": (dims, lon, {"units": "degrees_east", "standard_name": "longitude"}),
+            "lat": (dims, lat, {"units": "degrees_north", "standard_name": "latitude"}),
+        },
+    ).to_netcdf(tmp_path / "rotated.nc", engine="h5netcdf")
+    with serving([tmp_path], tmp_path / "serve.log") as running:
+        regions = [{"box": [4, 9, 6, 12]}]
+        page = open_page(running.url, _link(tmp_path / "rotated.nc", contours="cell", regions=regions))
+        page.wait_for_picture()
+        page.find("path.contour").first.wait_for(state="attached")
+        assert page.find("polygon.region").count() == 1
+        ticks = page.page.evaluate(
+            """() => [...document.querySelectorAll('.axes .axis text')].map((text) =>
+              [text.textContent, Number(text.getAttribute('x')), Number(text.getAttribute('y'))])"""
+        )
+        # The scale is read from the labels beside the map.
+        places = {text: (left, top) for text, left, top in ticks}
+        (west, east), (south, north) = (places["0°"][0], places["20°E"][0]), (places["40°N"][1], places["60°N"][1])
+        for city in [(2.35, 48.86), (12.5, 41.9), (24.94, 60.17), (-3.7, 40.42)]:
+            x, y = to_grid.transform(*city)
+            left, top = west + city[0] / 20 * (east - west), south + (city[1] - 40) / 20 * (north - south)
+            width, height = _size(page)
+            _hover(page, left / width, top / height)
+            page.page.wait_for_function(
+                "([y, x]) => document.querySelector(`.readout[data-y='${y}'][data-x='${x}']`)",
+                arg=[round((y + 16) / 2), round((x + 20) / 2)],
+            )
+            assert "°N" in page.find(".readout").inner_text()

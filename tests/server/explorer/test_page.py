@@ -80,12 +80,12 @@ def test_searching_by_name(open_page: Open, explored: Server) -> None:
 
 
 def test_moving_a_slider(picture: ExplorerPage, maps: xr.Dataset) -> None:
-    assert picture.find(".slider .label").inner_text() == "2001-02-26"
+    assert picture.find(".slider .label").input_value() == "2001-02-26"
     picture.find("input[name=time]").focus()
     for _ in range(6):
         picture.page.keyboard.press("ArrowRight")
     picture.wait_for_picture()
-    assert picture.find(".slider .label").inner_text() == "2001-03-04"
+    assert picture.find(".slider .label").input_value() == "2001-03-04"
     assert picture.find("input[name=time]").get_attribute("aria-valuetext") == "2001-03-04"
     picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-04')")
     for row, column in ((0, 39), (12, 3), (23, 20)):
@@ -97,6 +97,33 @@ def test_playing(picture: ExplorerPage) -> None:
     picture.page.wait_for_function("() => Number(document.querySelector('input[name=time]').value) >= 3")
     picture.find("button.play").click()
     assert picture.find("button.play").get_attribute("aria-pressed") == "false"
+
+
+def test_a_date_that_is_typed(picture: ExplorerPage, maps: xr.Dataset) -> None:
+    label = picture.find(".slider .label")
+    label.fill("2001-03-05 16:00")
+    label.press("Enter")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-06')")
+    assert picture.find("input[name=time]").input_value() == "8"
+    assert _shown(picture, 5, 30) == pytest.approx(float(maps.tas[8, 5, 30]), rel=1e-6)
+    label.fill("someday")
+    label.press("Enter")
+    assert label.get_attribute("aria-invalid") == "true"
+
+
+def test_pictures_are_fetched_while_others_are_shown(picture: ExplorerPage) -> None:
+    """Once round, every picture is asked for once, ahead of its turn; at the end it stops."""
+    picture.find("input[name=loop]").uncheck()
+    picture.find("select[aria-label='Speed of playing']").select_option("60")
+    before = len([url for url in picture.requests if "/field?" in url])
+    picture.find("button.play").click()
+    picture.page.wait_for_function("() => document.querySelector('input[name=time]').value === '11'")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-09')")
+    picture.find("button.play[aria-pressed=false]").wait_for()
+    asked = [url for url in picture.requests if "/field?" in url][before:]
+    assert len(asked) == len({*asked}) == 11
+    assert {"speed": "60", "once": "1"}.items() <= picture.state.items()
+    picture.page.wait_for_function("() => location.hash.includes('11')")
 
 
 @pytest.fixture
@@ -120,12 +147,38 @@ def test_missing_values_are_seen(plain_map: ExplorerPage) -> None:
     assert "7.5 % missing" in picture.find(".caption").inner_text()  # 3 of 40 columns
 
 
+def _limits(page: ExplorerPage) -> list[float]:
+    return [float(page.find(f"input[name={name}]").input_value()) for name in ("low", "high")]
+
+
+def test_one_range_of_colours_for_all_times(picture: ExplorerPage, maps: xr.Dataset) -> None:
+    picture.find(".caption", has_text="One range of colours for all 12 positions along time").wait_for()
+    whole = np.nanpercentile(maps.tas.values, [2, 98])
+    assert _limits(picture) == pytest.approx(whole, rel=1e-4)
+    picture.find("input[name=time]").fill("7")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-05')")
+    assert _limits(picture) == pytest.approx(whole, rel=1e-4)
+    picture.find("select[aria-label='Automatic limits of the colours']").select_option("extremes")
+    assert _limits(picture) == pytest.approx([np.nanmin(maps.tas), np.nanmax(maps.tas)], rel=1e-4)
+    picture.find("select[aria-label='Pictures that share the range of the colours']").select_option("picture")
+    one = maps.tas[7].values
+    picture.page.wait_for_function("() => !document.querySelector('.caption').textContent.includes('One range')")
+    assert _limits(picture) == pytest.approx([np.nanmin(one), np.nanmax(one)], rel=1e-4)
+    assert {"range": "picture", "limits": "extremes"}.items() <= picture.state.items()
+    picture.find("input[name=low]").fill("270")
+    picture.find("input[name=low]").press("Enter")
+    picture.find("input[name=time]").fill("3")
+    picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-01')")
+    assert _limits(picture) == pytest.approx([270, np.nanmax(maps.tas[3])], rel=1e-4)  # what is typed stays
+
+
 def test_colours_follow_the_values(plain_map: ExplorerPage, maps: xr.Dataset) -> None:
-    """The colour of a pixel is viridis at its share of the range that the controls show."""
+    """The colour of a pixel is that of temperatures at its share of the range that the controls show."""
     picture = plain_map
-    low, high = (float(picture.find(f"input[name={name}]").input_value()) for name in ("low", "high"))
+    picture.find(".caption", has_text="One range").wait_for()
+    low, high = _limits(picture)
     field = maps.tas[0].values
-    assert [low, high] == pytest.approx(np.nanpercentile(field, [2, 98]), rel=1e-3)
+    assert [low, high] == pytest.approx(np.nanpercentile(maps.tas.values, [2, 98]), rel=1e-3)
     row, column = np.argwhere(field > high)[0]
     pixel = picture.page.evaluate(
         """([row, column]) => { const canvas = document.querySelector('canvas.raster');
@@ -133,7 +186,7 @@ def test_colours_follow_the_values(plain_map: ExplorerPage, maps: xr.Dataset) ->
         return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data]; }""",
         [int(row), int(column)],
     )
-    assert pixel == [253, 231, 37, 255]  # the last colour of viridis
+    assert pixel == [232, 250, 91, 255]  # the last colour of cmocean's "thermal"
 
 
 def test_zooming_by_a_box_and_back(picture: ExplorerPage, maps: xr.Dataset) -> None:
@@ -223,7 +276,7 @@ def test_a_link_shows_the_same(picture: ExplorerPage, open_page: Open, explored:
     other = open_page(explored.url, picture.page.url.removeprefix(f"{explored.url}/"))
     other.wait_for_picture()
     assert other.find("select[aria-label='Colour map']").input_value() == "magma"
-    assert other.find(".slider .label").inner_text() == "2001-03-07"
+    assert other.find(".slider .label").input_value() == "2001-03-07"
     assert float(other.exact().split()[0]) == pytest.approx(float(maps.tas[9, 3, 30]), rel=1e-7)
     same = "() => { const canvas = document.querySelector('canvas.raster'); return canvas.toDataURL(); }"
     assert other.page.evaluate(same) == picture.page.evaluate(same)

@@ -110,6 +110,95 @@ def test_an_animation_is_read_by_pillow(tmp_path: Path) -> None:
                     assert np.abs(pixels - frame).mean() < 40
 
 
+def _levels(colours: list[list[float]]) -> np.ndarray[Any, Any]:
+    """CIE lightness of sRGB colours."""
+    rgb = np.array(colours) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]
+    return np.where(luminance > 0.008856, 116 * np.cbrt(luminance) - 16, 903.3 * luminance)
+
+
+def test_colour_maps_are_perceptually_uniform(tmp_path: Path) -> None:
+    """Lightness rises or falls all the way; from the middle of diverging maps it falls to both sides."""
+    code = """Object.fromEntries(Object.entries(module.MAPS).map(([name, { at, diverging }]) =>
+        [name, [Boolean(diverging), Array.from({ length: 256 }, (_, n) => module.parseColour(at(n / 255)))]]))"""
+    maps = run_module(tmp_path, "colour.js", code)
+    assert len(maps) >= 30
+    for name, (diverging, colours) in maps.items():
+        lightness = _levels(colours)
+        if name in ("phase", "topo", "land", "oxy"):  # cyclic; seas and land; thresholds of oxygen
+            continue
+        halves = (
+            (-lightness[:116], lightness[140:]) if diverging else (lightness * np.sign(lightness[0] - lightness[-1]),)
+        )
+        for half in halves:
+            assert np.diff(half).max() < 0.8, name
+    phase = maps["phase"][1]
+    assert np.abs(np.array(phase[0]) - phase[-1]).max() <= 3
+
+
+SUITABLE: list[tuple[dict[str, Any], str]] = [
+    ({"standard_name": "air_temperature"}, "thermal"),
+    ({"standard_name": "sea_surface_temperature_anomaly"}, "balance"),
+    ({"name": "tas_anom", "long_name": "Near-surface temperature"}, "balance"),
+    ({"long_name": "Difference of precipitation"}, "balance"),
+    ({"standard_name": "sea_water_practical_salinity"}, "haline"),
+    ({"standard_name": "precipitation_flux"}, "rain"),
+    ({"standard_name": "sea_ice_area_fraction"}, "ice"),
+    ({"standard_name": "mass_concentration_of_chlorophyll_a_in_sea_water"}, "algae"),
+    ({"standard_name": "wind_speed"}, "speed"),
+    ({"standard_name": "wind_from_direction"}, "phase"),
+    ({"standard_name": "eastward_wind"}, "balance"),
+    ({"standard_name": "sea_floor_depth_below_geoid"}, "deep"),
+    ({"standard_name": "surface_altitude"}, "land"),
+    ({"standard_name": "surface_altitude", "low": -4000}, "topo"),
+    ({"name": "t2m"}, "thermal"),
+    ({"name": "exchange_coefficient"}, "viridis"),
+    ({"name": "exchange_coefficient", "low": -80}, "balance"),
+    ({"name": "formula", "long_name": "temperature - other", "variables": ["temperature", "other"]}, "viridis"),
+]
+
+
+def test_a_map_suits_what_is_measured(tmp_path: Path) -> None:
+    given = []
+    for about, _ in SUITABLE:
+        variable = {"name": "x", "standard_name": None, "long_name": None, **about}
+        given.append([{"low": variable.pop("low", 1), "high": 100}, variable])
+    found = run_module(tmp_path, "colour.js", f"{json.dumps(given)}.map((one) => module.suitableMap(...one))")
+    assert found == [expected for _, expected in SUITABLE]
+
+
+def test_ranges_of_colours(tmp_path: Path) -> None:
+    """Diverging maps are centred at zero, also where all values lie on one side; steps have round borders."""
+    limits = "{ min: -9, low: -3, high: 5, max: 7 }"
+    code = f"""[module.automaticRange("balance", {limits}), module.automaticRange("thermal", {limits}),
+        module.automaticRange("balance", {limits}, true), module.automaticRange("balance", {{ low: 2, high: 5 }}),
+        module.automaticRange("rain", {{ low: 4, high: 4, min: 4, max: 4 }}),
+        module.roundRange(277.2, 309.4, 8), module.roundRange(-3.1, 3.1, 10), module.roundRange(0, 1, 10)]"""
+    *first, eight, ten, tenths = run_module(tmp_path, "colour.js", code)
+    assert first == [[-5, 5], [-3, 5], [-9, 9], [-5, 5], [3.8, 4.2]]
+    assert eight == [275, 315]
+    assert ten == pytest.approx([-4, 4])
+    assert tenths == pytest.approx([0, 1])
+
+
+def test_colours_in_steps_beyond_the_range_and_missing(tmp_path: Path) -> None:
+    state = {"map": "greys", "steps": 4, "low": 0, "high": 8, "above": "#ff0000", "missing": "#00ff00"}
+    code = f"""(() => {{
+        const range = {{ min: 0, low: 0, high: 8, max: 9 }};
+        const colours = new module.ValueColours({json.dumps(state)}, range, {{ name: "x" }});
+        const paint = colours.painter();
+        return [colours.borders, [-1, 0, 1.99, 2, 5.9, 8, 8.1, NaN].map((value) => paint(value).toString(16)),
+            [0, 1.99, 2, 8, 8.1].map((value) => colours.colourOf(value))]; }})()"""
+    borders, pixels, texts = run_module(tmp_path, "value_colours.js", code)
+    assert borders == [0, 2, 4, 6, 8]
+    assert pixels[0] == pixels[1] == pixels[2]  # below the range as its end
+    assert len({pixels[1], pixels[3], pixels[4], pixels[5]}) == 4
+    assert pixels[6:] == ["ff0000ff", "ff00ff00"]  # opaque; blue, green, red
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[4] == "#ff0000"
+
+
 def test_every_error_of_the_server_says_what_to_do(tmp_path: Path) -> None:
     failures = [{"kind": kind, "status": status, "retryAfter": None} for kind, status in STATUS_BY_KIND.items()]
     # Without a kind: no answer at all, the answers of Starlette, those of a proxy.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from insitu.server.explorer.region import polygon_mask
 from server.explorer.client import Explorer
 from server.serving import serving
 
+pyproj = pytest.importorskip("pyproj")
 pytestmark = pytest.mark.servers
 
 POLYGON = [[35.0, -50.0], [301.7, -20.0], [203.1, 70.0], [151.3, 10.0], [58.9, 60.0]]
@@ -128,8 +130,16 @@ def test_areas_that_the_variable_names(api: Explorer, climate: xr.Dataset) -> No
 def test_latitudes_of_two_dimensions_and_none(api: Explorer, climate: xr.Dataset) -> None:
     found = api.picture("region", variable="curved", along="time", box=[3, 9, 2, 8])
     part = climate.curved[:, 3:9, 2:8]
-    _check(found, part, np.cos(np.deg2rad(climate.nav_lat.values[3:9, 2:8])), np.ones((6, 6), bool), ("j", "i"))
-    assert found.header["weights"] == "cosine of latitude (nav_lat)"
+    # Cells between great circles, here: those of 15 by 10 degrees differ from boxes by up to some per mille.
+    ball = pyproj.Geod("+a=1 +b=1")
+    lat, lon = np.linspace(90, -90, 19)[3:10], np.arange(2, 9) * 15 - 7.5
+    areas = [
+        [abs(ball.polygon_area_perimeter([w, e, e, w], [n, n, s, s])[0]) for w, e in pairwise(lon)]
+        for n, s in pairwise(lat)
+    ]
+    weighted = part.astype("f8").weighted(xr.DataArray(areas, dims=("j", "i"))).mean(("j", "i"))
+    np.testing.assert_allclose(found.arrays["values"], weighted, rtol=2e-4)
+    assert found.header["weights"] == "areas between the corners of cells"
     found = api.picture("region", variable="plain", along="time")
     _check(found, climate.plain, np.ones((18, 24)), np.ones((18, 24), bool), ("row", "column"))
     assert found.header["weights"] == "every cell counts the same"

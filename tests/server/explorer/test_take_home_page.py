@@ -27,6 +27,7 @@ def test_an_animation_along_time(open_page: Open, explored: Server, folder: Path
         f"#url={quote(f'{folder}/maps/*.nc')}&variable=tas&lines=none&map=greys&index=%7B%22time%22%3A3%7D",
     )
     page.wait_for_picture()
+    page.find(".caption", has_text="One range").wait_for()
     low, high = (float(page.find(f"input[name={name}]").input_value()) for name in ("low", "high"))
     box = page.find(".surface").bounding_box()
     picture = page.find(".picture").bounding_box()

@@ -11,7 +11,7 @@ try {
   await page.setViewport({ width: 1280, height: 900 });
   await page.goto(address);
   const pictureIsThere = () =>
-    page.waitForSelector(":is(.field-view, .chunk-view)[aria-busy=false] .axes .axis text");
+    page.waitForSelector(":is(.field-view, .chunk-view)[aria-busy=false] .axes .frame");
   const placeOf = async (row, column) => {
     const surface = await page.$(".surface");
     await surface.scrollIntoView();
@@ -54,6 +54,7 @@ try {
   await page.waitForFunction(() => document.querySelector(".u-legend .u-value").textContent.startsWith("2001-03-03"));
   seen.line = await page.$$eval(".u-legend .u-value", (values) => values[1].textContent);
 
+  await page.click("[data-mode=zoom]");
   await page.mouse.move(...(await placeOf(17, 10)));
   await page.mouse.down();
   await page.mouse.move(...(await placeOf(12, 20)));

@@ -7,15 +7,17 @@ lies: a store that was moved or copied reads its own chunks.
 from __future__ import annotations
 
 import os
+import re
 
 from insitu.errors import FormatError
 from insitu.sources.listing import local_path
 
-__all__ = ["NATIVE", "inner_url", "native_folder", "native_url", "outer_url"]
+__all__ = ["NATIVE", "inner_url", "native_folder", "native_url", "outer_url", "store_of_chunk"]
 
 NATIVE = "native"
 """The folder of native chunks in a store: a folder in it for each time that something was pinned."""
 _SCHEME = "store://"
+_CHUNK = re.compile(rf"(.+)/{NATIVE}/[0-9a-f]{{20}}/.+", re.DOTALL)
 
 
 def native_url(store: str) -> str:
@@ -35,6 +37,18 @@ def inner_url(url: str, store: str) -> str | None:
     begin = f"{native_url(store)}/"
     path = url if local_path(url) is None else os.path.abspath(str(local_path(url)))
     return _SCHEME + path[len(begin) :] if path.startswith(begin) else None
+
+
+def store_of_chunk(url: str) -> str | None:
+    """Return the store in which a native chunk lies, given its URL; None: it is none.
+
+    Examples
+    --------
+    >>> store_of_chunk("s3://b/x.insitu/native/68321e417101ab35dc22/tas/c/0"), store_of_chunk("s3://b/native/a.nc")
+    ('s3://b/x.insitu', None)
+    """
+    found = _CHUNK.fullmatch(url)
+    return None if found is None else found[1]
 
 
 def native_folder(url: str) -> str | None:

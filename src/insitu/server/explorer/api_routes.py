@@ -25,6 +25,7 @@ from insitu.server.explorer.answers.formula_summary import prepare_formula
 from insitu.server.explorer.answers.line_values import prepare_line
 from insitu.server.explorer.answers.point_value import prepare_point
 from insitu.server.explorer.answers.region_statistics import prepare_region
+from insitu.server.explorer.answers.sampled_range import prepare_range
 from insitu.server.explorer.answers.value_table import prepare_table
 from insitu.server.explorer.api_answer import json_answer
 from insitu.server.explorer.api_query import ApiQuery
@@ -60,6 +61,7 @@ def explorer_routes(worker: Worker) -> list[BaseRoute]:
         archive_route(worker, "geometry", prepare_geometry),
         archive_route(worker, "line", prepare_line),
         archive_route(worker, "point", prepare_point),
+        archive_route(worker, "range", prepare_range),
         archive_route(worker, "region", prepare_region),
         archive_route(worker, "table", prepare_table),
         archive_route(worker, "download", prepare_download),

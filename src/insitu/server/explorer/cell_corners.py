@@ -275,9 +275,8 @@ def polygon_areas(points: Values) -> Values:
 
 def compact_degrees(lon: Values, lat: Values) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return places as float32, or as float64 if float32 would not keep cells apart."""
-    steps = [np.abs(np.diff(lat, axis=axis)).ravel() for axis in range(lat.ndim)]
-    steps += [np.abs(np.diff(lon, axis=axis)).ravel() for axis in range(lon.ndim)]
-    moved = np.concatenate(steps)
+    steps = [np.abs([np.diff(lon, axis=axis), np.diff(lat, axis=axis)]).max(axis=0) for axis in range(lat.ndim)]
+    moved = np.concatenate([step.ravel() for step in steps])
     with np.errstate(invalid="ignore"):
         moved = moved[moved > 0]
     dtype = "f8" if len(moved) and np.median(moved) < FINE_CELL else "f4"

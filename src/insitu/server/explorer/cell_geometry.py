@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from insitu.cancellation import check_deadline
 from insitu.reading import ReadContext, read_array
 from insitu.server.error_responses import RequestError
 from insitu.server.explorer.cell_corners import (
@@ -17,6 +19,7 @@ from insitu.server.explorer.cell_corners import (
     has_gaps,
     is_ordered,
     mask_invalid,
+    polygon_areas,
     to_degrees,
     to_lon_lat,
     to_sphere,
@@ -25,14 +28,28 @@ from insitu.server.explorer.cell_corners import (
 )
 from insitu.server.explorer.field_query import FieldQuery
 from insitu.server.explorer.field_sampling import FieldBox, sample_field
-from insitu.server.explorer.find_map import FieldMap, variable_attribute
+from insitu.server.explorer.find_map import FieldMap
 from insitu.server.explorer.formula_array import estimate_values
+from insitu.server.explorer.mesh import read_faces
 from insitu.server.explorer.opened_archives import OpenedArchive
+from insitu.server.explorer.projected_grid import Projection
+from insitu.server.explorer.spatial_dimensions import variable_attribute
 
-__all__ = ["axis_edges", "grid_corners"]
+__all__ = [
+    "axis_edges",
+    "find_bounds",
+    "grid_corners",
+    "has_areas",
+    "read_areas",
+    "read_places",
+    "read_vertices",
+    "row_slabs",
+]
 
 BUDGET_BYTES = 256 << 20
 """Bytes that the chunks of coordinates may decode to; of larger ones, fewer are read, and corners lie between them."""
+SLAB_CELLS = 1 << 18
+"""Cells whose corners are held at a time where areas of all are wanted."""
 PATCH_CELLS = 32
 """Rows and columns of the cells that tell in which order vertices are."""
 Values = npt.NDArray[np.float64]
@@ -63,7 +80,7 @@ def axis_edges(archive: OpenedArchive, path: str, side: str, edges: Values, cont
         raise RequestError(
             f"the {word} {path[:200]!r} neither increase nor decrease throughout: there is no map of them"
         )
-    bounds = _find_bounds(archive, path, 2)
+    bounds = find_bounds(archive, path, 2)
     ends = None
     if bounds is not None:
         ends = to_degrees(read_array(archive.array(bounds), ..., replace(context, name=bounds)), units)
@@ -75,7 +92,7 @@ def axis_edges(archive: OpenedArchive, path: str, side: str, edges: Values, cont
     return found if side == "x" else np.clip(found, -90, 90)
 
 
-def _find_bounds(archive: OpenedArchive, path: str, vertices: int | None) -> str | None:
+def find_bounds(archive: OpenedArchive, path: str, vertices: int | None) -> str | None:
     """Return the path of the bounds of a coordinate, if these have the shape that CF 7.1 asks for."""
     group, _, _ = path.rpartition("/")
     coordinate = archive.variable(path)
@@ -101,6 +118,8 @@ def grid_corners(
     context
         How to read.
     """
+    if found.projection is not None:
+        return found.projection.to_lon_lat(*_projected_edges(archive, field, found, found.projection, edges, context))
     assert found.lon is not None
     assert found.lat is not None
     lon_dims, lat_dims = archive.variable(found.lon).dims, archive.variable(found.lat).dims
@@ -117,24 +136,145 @@ def grid_corners(
     return to_lon_lat(corners)
 
 
+def _projected_edges(
+    archive: OpenedArchive,
+    field: FieldQuery,
+    found: FieldMap,
+    projection: Projection,
+    edges: tuple[Values, Values],
+    context: ReadContext,
+) -> tuple[Values, Values]:
+    """Return coordinates x and y of a projection at edges of rows and columns."""
+    if not found.labels:
+        assert projection.geo_transform is not None
+        x0, x_column, x_row, y0, y_column, y_row = projection.geo_transform
+        row, column = edges[0][:, None], edges[1][None, :]
+        return x0 + column * x_column + row * x_row, y0 + column * y_column + row * y_row
+    along: dict[str, Values] = {}
+    for side in ("x", "y"):
+        path = found.labels[side]
+        array = archive.array(path)
+        centres = np.asarray(read_array(array, ..., replace(context, name=path)), np.float64)
+        if has_gaps(centres) or not is_ordered(centres):
+            raise RequestError(f"{path[:200]!r} neither increases nor decreases throughout: there is no map of it")
+        bounds = find_bounds(archive, path, 2)
+        ends = None
+        if bounds is not None:
+            ends = np.asarray(read_array(archive.array(bounds), ..., replace(context, name=bounds)), np.float64)
+        scale = projection.scale_of(variable_attribute(array, "units"))
+        meeting = scale * edges_of_axis(centres, ends)
+        axis = 0 if array.dims == (field.y,) else 1
+        values = np.interp(edges[axis], np.arange(len(meeting)), meeting)
+        along[side] = np.expand_dims(values, 1 - axis)
+    x, y = np.broadcast_arrays(along["x"], along["y"])
+    return x, y
+
+
+def read_vertices(
+    archive: OpenedArchive, field: FieldQuery, found: FieldMap, positions: slice | Indices, context: ReadContext
+) -> tuple[Values, Values, npt.NDArray[np.bool_]]:
+    """Return longitudes and latitudes of the vertices of some cells, and which of them there are.
+
+    The arrays have the shape (cells, most vertices): a point has one.
+    """
+    if found.mesh is not None:
+        return read_faces(archive, found.mesh, positions, context)
+    assert found.lon is not None
+    assert found.lat is not None
+    paths = [find_bounds(archive, path, None) for path in (found.lon, found.lat)]
+    if paths[0] is None or paths[1] is None or archive.variable(paths[0]).shape != archive.variable(paths[1]).shape:
+        lon, lat = (
+            _read_along(archive, field, path, path, positions, context)[:, None] for path in (found.lon, found.lat)
+        )
+        lon, lat = mask_invalid(lon, lat)
+        return lon, lat, np.ones(lon.shape, bool)
+    lon = _read_along(archive, field, paths[0], found.lon, positions, context)
+    lat = _read_along(archive, field, paths[1], found.lat, positions, context)
+    lon, lat = mask_invalid(lon, lat, keep_origin=True)
+    # Cells with fewer vertices have missing ones behind them, or the last one again.
+    again = np.zeros(lon.shape, bool)
+    again[:, 1:] = (lon[:, 1:] == lon[:, :-1]) & (lat[:, 1:] == lat[:, :-1])
+    return lon, lat, np.isfinite(lon) & ~again
+
+
+def _read_along(
+    archive: OpenedArchive, field: FieldQuery, path: str, centres: str, positions: slice | Indices, context: ReadContext
+) -> Values:
+    """Return a coordinate of cells, or its bounds, in degrees; bounds without units have those of the centres."""
+    array = archive.array(path)
+    key = tuple(positions if dim == field.x else slice(None) for dim in array.dims)
+    units = variable_attribute(array, "units") or variable_attribute(archive.array(centres), "units")
+    return to_degrees(read_array(array, key, replace(context, name=path)), units)
+
+
+def read_places(
+    archive: OpenedArchive, field: FieldQuery, found: FieldMap, rows: slice, columns: slice, context: ReadContext
+) -> tuple[Values, Values]:
+    """Return longitudes and latitudes of the centres of cells in a box of a field, of any kind of map."""
+    if found.kind == "cells":
+        if found.lon is not None and found.lat is not None:
+            lon, lat = (_read_along(archive, field, path, path, columns, context) for path in (found.lon, found.lat))
+            lon, lat = mask_invalid(lon, lat)
+        else:
+            vertices = read_vertices(archive, field, found, columns, context)
+            points = np.where(vertices[2][..., None], to_sphere(vertices[0], vertices[1]), 0)
+            lon, lat = to_lon_lat(points.sum(axis=1))
+        return lon[None, :], lat[None, :]
+    if found.projection is not None:
+        middles = np.arange(rows.start, rows.stop) + 0.5, np.arange(columns.start, columns.stop) + 0.5
+        return grid_corners(archive, field, found, middles, context)
+    return read_centres(archive, field, found, (rows, columns), context)
+
+
+def has_areas(archive: OpenedArchive, found: FieldMap) -> bool:
+    """Return whether the corners of cells are known: those of points are not."""
+    if found.kind != "cells" or found.mesh is not None:
+        return True
+    return found.lon is not None and find_bounds(archive, found.lon, None) is not None
+
+
+def read_areas(
+    archive: OpenedArchive, field: FieldQuery, found: FieldMap, rows: slice, columns: slice, context: ReadContext
+) -> Values:
+    """Return areas of the cells in a box of a field, on the unit sphere; 0 where there is no place on the earth."""
+    if found.kind == "cells":
+        lon, lat, is_vertex = read_vertices(archive, field, found, columns, context)
+        points = to_sphere(lon, lat)
+        for number in range(1, points.shape[1]):  # a polygon with fewer vertices repeats one
+            points[:, number] = np.where(is_vertex[:, number, None], points[:, number], points[:, number - 1])
+        return np.nan_to_num(polygon_areas(points))[None, :]
+    edges = np.arange(rows.start, rows.stop + 1, dtype=float), np.arange(columns.start, columns.stop + 1, dtype=float)
+    points = to_sphere(*grid_corners(archive, field, found, edges, context))
+    around = np.stack([points[:-1, :-1], points[:-1, 1:], points[1:, 1:], points[1:, :-1]], axis=-2)
+    return np.nan_to_num(polygon_areas(around))
+
+
+def row_slabs(rows: slice, width: int) -> Iterator[slice]:
+    """Yield parts of some rows, whose corners are held at a time."""
+    count = max(SLAB_CELLS // max(width, 1), 1)
+    for begin in range(rows.start, rows.stop, count):
+        check_deadline()
+        yield slice(begin, min(begin + count, rows.stop))
+
+
 def read_centres(
     archive: OpenedArchive, field: FieldQuery, found: FieldMap, positions: tuple[Any, Any], context: ReadContext
 ) -> tuple[Values, Values]:
     """Return longitudes and latitudes of the centres of cells at some rows and columns."""
     assert found.lon is not None
     assert found.lat is not None
-    lon, lat = (_read_degrees(archive, field, path, positions, context) for path in (found.lon, found.lat))
+    lon, lat = (_read_degrees(archive, field, path, path, positions, context) for path in (found.lon, found.lat))
     lon, lat = np.broadcast_arrays(lon, lat)
     return mask_invalid(lon, lat)
 
 
 def _read_degrees(
-    archive: OpenedArchive, field: FieldQuery, path: str, positions: tuple[Any, Any], context: ReadContext
+    archive: OpenedArchive, field: FieldQuery, path: str, centres: str, positions: tuple[Any, Any], context: ReadContext
 ) -> Values:
-    """Return a coordinate at some rows and columns, in degrees; bounds have their vertices last."""
+    """Return a coordinate, or its bounds, at some rows and columns, in degrees; bounds have their vertices last."""
     array = archive.array(path)
     read = read_array(array, _coordinate_key(field, array.dims, positions), replace(context, name=path))
-    values = to_degrees(read, variable_attribute(array, "units"))
+    values = to_degrees(read, variable_attribute(array, "units") or variable_attribute(archive.array(centres), "units"))
     left = [dim for dim in array.dims if dim in (field.y, field.x)]
     if left == [field.x, field.y]:
         return values.swapaxes(0, 1)
@@ -144,7 +284,8 @@ def _read_degrees(
 def _coordinate_key(field: FieldQuery, dims: tuple[str, ...], positions: tuple[Any, Any]) -> tuple[Any, ...]:
     """Return the selection of a coordinate: along its other dimensions the position of the field."""
     sizes = dict(zip(field.array.dims, field.array.shape, strict=True))
-    chosen = {dim: field.index.get(dim, 0) for dim in sizes} | {field.y: positions[0], field.x: positions[1]}
+    chosen: dict[Any, Any] = {dim: field.index.get(dim, 0) for dim in sizes}
+    chosen |= {field.y: positions[0], field.x: positions[1]}
     return tuple(chosen.get(dim, slice(None)) for dim in dims)
 
 
@@ -156,6 +297,7 @@ def _centre_positions(
     If their chunks decode to too much, fewer.
     """
     assert found.lon is not None
+    assert field.y is not None
     sizes = dict(zip(field.array.dims, field.array.shape, strict=True))
     rows, columns = (_pixel_positions(along, sizes[dim]) for along, dim in zip(edges, (field.y, field.x), strict=True))
     array = archive.array(found.lon)
@@ -196,10 +338,11 @@ def _corners_of_bounds(
     """Return corners that the bounds of cells say; None if there are none, or neighbours do not share theirs."""
     if found.lon is None or found.lat is None:
         return None
-    paths = [_find_bounds(archive, path, 4) for path in (found.lon, found.lat)]
+    paths = [find_bounds(archive, path, 4) for path in (found.lon, found.lat)]
     if paths[0] is None or paths[1] is None or len(archive.variable(found.lon).dims) < 2:
         return None
-    lon_bounds, lat_bounds = paths[0], paths[1]
+    (lon_path, lat_path), (lon_bounds, lat_bounds) = (found.lon, found.lat), (paths[0], paths[1])
+    assert field.y is not None
     sizes = dict(zip(field.array.dims, field.array.shape, strict=True))
     shape = sizes[field.y], sizes[field.x]
     whole = tuple(np.round(along).astype(np.int64) for along in edges)
@@ -211,7 +354,8 @@ def _corners_of_bounds(
         return None
 
     def read(where: tuple[Any, Any]) -> Values:
-        lon, lat = (_read_degrees(archive, field, path, where, context) for path in (lon_bounds, lat_bounds))
+        lon = _read_degrees(archive, field, lon_bounds, lon_path, where, context)
+        lat = _read_degrees(archive, field, lat_bounds, lat_path, where, context)
         return to_sphere(*mask_invalid(lon, lat, keep_origin=True))
 
     middles = [int(along[len(along) // 2]) for along in whole]

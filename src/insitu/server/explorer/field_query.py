@@ -10,6 +10,7 @@ from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_query import ApiQuery, check_dimension
 from insitu.server.explorer.field_sampling import FieldBox
 from insitu.server.explorer.find_array import find_array
+from insitu.server.explorer.find_map import find_map
 from insitu.server.explorer.formula_array import FormulaArray, ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of
@@ -23,11 +24,12 @@ FIELD_STATISTICS = ("mean", "min", "max", "std")
 
 @dataclass(frozen=True, slots=True)
 class FieldQuery:
-    """A field of a variable: two dimensions, the others fixed or reduced."""
+    """A field of a variable: two dimensions, or one that counts cells, the others fixed or reduced."""
 
     path: str
     array: ShownArray
-    y: str
+    y: str | None
+    """None: the field is one row of cells."""
     x: str
     index: Mapping[str, int]
     """Position along each dimension that is neither drawn nor reduced."""
@@ -47,25 +49,30 @@ class FieldQuery:
         return "formula" if isinstance(self.array, FormulaArray) else self.path.rpartition("/")[2]
 
     @property
-    def sides(self) -> tuple[int, int]:
+    def sides(self) -> tuple[int | None, int]:
         """Numbers of the dimensions along y and x."""
-        return self.array.dims.index(self.y), self.array.dims.index(self.x)
+        dims = self.array.dims
+        return None if self.y is None else dims.index(self.y), dims.index(self.x)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the whole field."""
+        y, x = self.sides
+        return 1 if y is None else self.array.shape[y], self.array.shape[x]
 
     def select(self, rows: Any, columns: Any) -> tuple[Any, ...]:
         """Return the selection of the variable with these rows and columns."""
-        chosen = {self.y: rows, self.x: columns, **self.index}
+        chosen: dict[Any, Any] = {self.y: rows, self.x: columns, **self.index}
         return tuple(chosen.get(dim, slice(None)) for dim in self.array.dims)
 
 
 def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
     """Return the field that a query asks for; the sides are found if it does not name them."""
     path, array, sizes = find_numbers(archive, query)
-    found = spatial_dimensions(archive, group_of_array(path, array), array)
-    if found is None:
-        raise RequestError(f"{path[:200]!r} has fewer than two dimensions", why="Ask api/line or api/table for it")
-    y, x = query.get("y") or found["y"], query.get("x") or found["x"]
+    y, x = _find_sides(archive, query, path, array)
     for dim in (y, x):
-        check_dimension(dim, sizes)
+        if dim is not None:
+            check_dimension(dim, sizes)
     if y == x:
         raise RequestError(f"y and x must be two dimensions, not {y!r} twice")
     over = query.names("over")
@@ -79,7 +86,21 @@ def parse_field_query(archive: OpenedArchive, query: ApiQuery) -> FieldQuery:
         raise RequestError("times have no statistics here: select one position of the dimension instead")
     given = query.index(sizes)
     index = {dim: given.get(dim, 0) for dim in array.dims if dim not in (y, x, *over)}
-    return FieldQuery(path, array, y, x, index, FieldBox(*query.box(sizes[y], sizes[x])), statistic, over)
+    height = 1 if y is None else sizes[y]
+    return FieldQuery(path, array, y, x, index, FieldBox(*query.box(height, sizes[x])), statistic, over)
+
+
+def _find_sides(archive: OpenedArchive, query: ApiQuery, path: str, array: ShownArray) -> tuple[str | None, str]:
+    """Return the dimensions along y and x; without y, None and the dimension that counts cells, if there is one."""
+    group, given = group_of_array(path, array), query.get("x") or None
+    if not query.get("y"):
+        found = find_map(archive, group, array, None, given)
+        if found is not None and found.y is None:
+            return None, found.x
+    spatial = spatial_dimensions(archive, group, array)
+    if spatial is None:
+        raise RequestError(f"{path[:200]!r} has fewer than two dimensions", why="Ask api/line or api/table for it")
+    return query.get("y") or spatial["y"], given or spatial["x"]
 
 
 def find_values(archive: OpenedArchive, query: ApiQuery) -> tuple[str, ShownArray, dict[str, int]]:

@@ -127,7 +127,7 @@ def sample_side(start: int, length: int, pixels: int, *, nearest: bool) -> Sampl
 
 def sample_field(
     array: ShownArray,
-    dims: tuple[int, int],
+    dims: tuple[int | None, int],
     select: Callable[[Any, Any], Sequence[Any]],
     box: FieldBox,
     pixels: tuple[int, int],
@@ -142,7 +142,7 @@ def sample_field(
     array
         The variable.
     dims
-        Numbers of the dimensions along y and x.
+        Numbers of the dimensions along y and x; None: there is one row.
     select
         Returns the selection of the array from what is selected along y and x.
     box
@@ -184,7 +184,7 @@ def _decoded_bytes(array: ShownArray, select: Callable[[Any, Any], Sequence[Any]
 
 def _within_budget(
     array: ShownArray,
-    dims: tuple[int, int],
+    dims: tuple[int | None, int],
     select: Callable[[Any, Any], Sequence[Any]],
     sampling: Sampling,
     budget: int,
@@ -220,22 +220,28 @@ def _within_budget(
 
 
 def _show_written(
-    dims: tuple[int, int], select: Callable[[Any, Any], Sequence[Any]], sampling: Sampling, written: WrittenChunks
+    dims: tuple[int | None, int],
+    select: Callable[[Any, Any], Sequence[Any]],
+    sampling: Sampling,
+    written: WrittenChunks,
 ) -> Sampling:
     """Return the same with each pixel at an element that was written, if it covers one."""
     sides = []
     for dim, side in zip(dims, (sampling.y, sampling.x), strict=True):
         assert side.positions is not None
+        if dim is None:
+            sides.append(side)
+            continue
         stop = side.start + side.length
         key = select(*(slice(other.start, other.start + other.length) for other in (sampling.y, sampling.x)))
         sides.append(replace(side, positions=written.prefer(side.positions, dim, side.start, side.step, stop, key)))
     return replace(sampling, y=sides[0], x=sides[1])
 
 
-def _borders_within(array: ShownArray, dim: int, side: SampledSide) -> Indices:
+def _borders_within(array: ShownArray, dim: int | None, side: SampledSide) -> Indices:
     """Return the borders of chunks along one side of the box, with both ends."""
     start, stop = side.start, side.start + side.length
-    borders = borders_along(array, array.dims[dim])
+    borders = np.array([], np.int64) if dim is None else borders_along(array, array.dims[dim])
     return np.concatenate([[start], borders[(borders > start) & (borders < stop)], [stop]])
 
 

@@ -6,8 +6,8 @@ the variable names in its attribute `coordinates` come first. Nothing is read bu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,19 @@ import numpy.typing as npt
 from insitu.model import VirtualArray
 from insitu.scanning.member import Variable
 from insitu.server.explorer.cell_corners import has_gaps, is_ordered, to_degrees, unwrap_longitudes
-from insitu.server.explorer.formula_array import FormulaArray, ShownArray
+from insitu.server.explorer.formula_array import ShownArray
+from insitu.server.explorer.mesh import Mesh, find_meshes
 from insitu.server.explorer.opened_archives import OpenedArchive
-from insitu.server.explorer.spatial_dimensions import AXES, find_coordinate, spatial_dimensions
+from insitu.server.explorer.projected_grid import Projection, find_projection
+from insitu.server.explorer.spatial_dimensions import (
+    AXES,
+    find_coordinate,
+    is_spatial_side,
+    spatial_dimensions,
+    variable_attribute,
+)
 
-__all__ = ["FieldMap", "find_map", "map_summary", "variable_attribute"]
+__all__ = ["FieldMap", "find_map", "is_earth_coordinate", "map_summary"]
 
 STANDARD_NAMES = {"x": "longitude", "y": "latitude"}
 NAMES = {
@@ -48,6 +56,12 @@ class FieldMap:
     lat: str | None = None
     is_global: bool = False
     """Whether the labels of the columns go around the earth."""
+    projection: Projection | None = None
+    """Of a grid: the coordinate reference system of its sides, which have no longitudes and latitudes."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the coordinates `x` and `y` of a projection; none if they follow from the columns and rows alone."""
+    mesh: Mesh | None = None
+    """Of cells: the mesh whose faces they are."""
 
 
 def map_summary(found: FieldMap | None) -> dict[str, Any] | None:
@@ -55,14 +69,6 @@ def map_summary(found: FieldMap | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {name: getattr(found, name) for name in ("kind", "y", "x", "lon", "lat", "is_global")}
-
-
-def variable_attribute(variable: Variable | ShownArray, name: str) -> Any:
-    """Return an attribute of a variable, also one that decoding took out; of a formula, that of the first variable."""
-    if isinstance(variable, FormulaArray):
-        found = (variable_attribute(leaf, name) for _, leaf in variable.leaves.values())
-        return next((one for one in found if one is not None), None)
-    return variable.attributes.get(name, variable.encoding.get(name))
 
 
 def find_map(
@@ -83,7 +89,11 @@ def find_map(
     if whole and (spatial := spatial_dimensions(archive, group, array)) is not None:
         y, x = spatial["y"], spatial["x"]
     if y is not None and x is not None:
-        found = _map_of_axes(archive, group, array, y, x) or _map_of_planes(archive, group, array, y, x)
+        found = (
+            _map_of_axes(archive, group, array, y, x)
+            or _map_of_planes(archive, group, array, y, x)
+            or _map_of_projection(archive, group, array, y, x)
+        )
         if found is not None or not whole:
             return found
     return _map_of_cells(archive, group, array, None if whole else x)
@@ -96,7 +106,7 @@ def _map_of_axes(archive: OpenedArchive, group: str, array: Variable | ShownArra
     for dim in (y, x):
         found = find_coordinate(archive, group, dim, sizes[dim])
         for side in ("x", "y"):
-            if found is not None and _is_side(side, found, archive.variable(found)):
+            if found is not None and is_earth_coordinate(side, found, archive.variable(found)):
                 labels[dim] = side, found
     if len(labels) < 2:
         for pair in _find_pairs(archive, group, array):
@@ -124,8 +134,50 @@ def _map_of_planes(archive: OpenedArchive, group: str, array: Variable | ShownAr
     return None
 
 
+def _map_of_projection(
+    archive: OpenedArchive, group: str, array: Variable | ShownArray, y: str, x: str
+) -> FieldMap | None:
+    """Return the map of sides that are coordinates of a projection, or of a rotated pole."""
+    sizes = dict(zip(array.dims, array.shape, strict=True))
+    labels = {side: find_coordinate(archive, group, dim, sizes[dim]) for side, dim in (("y", y), ("x", x))}
+    found = find_projection(archive, group, array, tuple(labels.values()))
+    if found is None:
+        return None
+    if labels["y"] is None and labels["x"] is None:  # an image that is turned has only numbers
+        turned = found.geo_transform is not None and (found.geo_transform[2] != 0 or found.geo_transform[4] != 0)
+        return FieldMap("grid", y, x, projection=found) if turned else None
+    paths: dict[str, str] = {}
+    for side, label in labels.items():
+        if label is None or archive.variable(label).dtype.kind not in "fiu":
+            return None
+        values = _values_in_memory(archive, label)
+        if values is not None and (has_gaps(values) or not is_ordered(values)):
+            return None
+        paths[side] = label
+    is_turned = _is_labelled(archive, paths["x"], "y") and _is_labelled(archive, paths["y"], "x")
+    if not is_turned and not (_is_labelled(archive, paths["x"], "x") and _is_labelled(archive, paths["y"], "y")):
+        return None  # a section, whose other side is a height
+    if is_turned:
+        paths = {"x": paths["y"], "y": paths["x"]}
+    if not found.is_geographic:
+        return FieldMap("grid", y, x, projection=found, labels=paths)
+    values = _values_in_memory(archive, paths["x"])
+    spans = values is not None and _spans_globe(values)
+    return FieldMap("grid" if is_turned else "axes", y, x, paths["x"], paths["y"], spans)
+
+
+def _is_labelled(archive: OpenedArchive, path: str, side: str) -> bool:
+    return is_spatial_side(side, path, archive.variable(path))
+
+
 def _map_of_cells(archive: OpenedArchive, group: str, array: Variable | ShownArray, x: str | None) -> FieldMap | None:
-    """Return the map of longitudes and latitudes of one dimension."""
+    """Return the map of the faces of a mesh, or of longitudes and latitudes of one dimension."""
+    sizes = dict(zip(array.dims, array.shape, strict=True))
+    for mesh in find_meshes(archive, group):
+        if mesh.faces in array.dims and x in (None, mesh.faces):
+            connectivity = archive.variable(mesh.connectivity)
+            if connectivity.sizes[mesh.faces] == sizes[mesh.faces]:
+                return FieldMap("cells", None, mesh.faces, mesh=mesh)
     for pair in _find_pairs(archive, group, array):
         dims = archive.variable(pair["x"]).dims
         if len(dims) == 1 and dims == archive.variable(pair["y"]).dims and x in (None, *dims):
@@ -164,13 +216,13 @@ def _earth_coordinates(archive: OpenedArchive, group: str) -> dict[str, list[str
             member = archive.members.get(parent)
             for name, variable in () if member is None else member.variables.items():
                 for side in ("x", "y"):
-                    if variable.dtype.kind in "fiu" and _is_side(side, name, variable):
+                    if variable.dtype.kind in "fiu" and is_earth_coordinate(side, name, variable):
                         found[side].append(f"{parent}/{name}" if parent else name)
         known[group] = found
     return known[group]
 
 
-def _is_side(side: str, path: str, variable: Variable | VirtualArray) -> bool:
+def is_earth_coordinate(side: str, path: str, variable: Variable | VirtualArray) -> bool:
     """Return whether a variable holds longitudes (`x`) or latitudes (`y`): not those of a rotated pole."""
     standard_name = variable_attribute(variable, "standard_name")
     if isinstance(standard_name, str) and standard_name:
@@ -187,7 +239,7 @@ def _values_in_memory(archive: OpenedArchive, path: str) -> npt.NDArray[np.float
     if not isinstance(variable.data, np.ndarray):
         return None
     values = to_degrees(variable.data, variable_attribute(variable, "units"))
-    return unwrap_longitudes(values) if _is_side("x", path, variable) else values
+    return unwrap_longitudes(values) if is_earth_coordinate("x", path, variable) else values
 
 
 def _spans_globe(longitudes: Sequence[float] | npt.NDArray[np.float64]) -> bool:

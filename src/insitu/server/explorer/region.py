@@ -14,18 +14,27 @@ import numpy.typing as npt
 from insitu.reading import ReadContext, read_array
 from insitu.server.error_responses import RequestError, RequestTooLargeError
 from insitu.server.explorer.api_query import ApiQuery
+from insitu.server.explorer.cell_geometry import has_areas, read_areas, read_places, row_slabs
+from insitu.server.explorer.field_query import FieldQuery
+from insitu.server.explorer.find_map import FieldMap, find_map, is_earth_coordinate
 from insitu.server.explorer.formula_array import ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import is_calendar_time, kind_of, to_number_array
-from insitu.server.explorer.spatial_dimensions import find_coordinate
+from insitu.server.explorer.spatial_dimensions import find_coordinate, variable_attribute
 
-__all__ = ["Region", "area_weights", "parse_region", "polygon_mask", "side_centres"]
+__all__ = [
+    "Region",
+    "area_weights",
+    "parse_region",
+    "parse_region_of_map",
+    "points_in_polygon",
+    "polygon_mask",
+    "side_centres",
+]
 
 MAX_CELLS = 16 << 20
 """Cells of the box around a region: their weights are held in memory."""
 MAX_VERTICES = 1000
-LATITUDE_UNITS = {"degrees_north", "degree_north", "degree_n", "degrees_n", "degreen", "degreesn"}
-LONGITUDE_UNITS = {"degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"}
 Values = npt.NDArray[Any]
 
 
@@ -73,7 +82,7 @@ def parse_region(query: ApiQuery, centres: Mapping[str, Values]) -> Region:
         mask = polygon_mask(centres["x"][around[1]], centres["y"][around[0]], points)
         if mask.any():
             return Region(around[0], around[1], mask)
-    raise RequestError("the centre of no cell lies within the polygon: draw a larger one")
+    raise _no_centre()
 
 
 def _check_size(region: Region) -> None:
@@ -122,8 +131,71 @@ def polygon_mask(xs: Values, ys: Values, polygon: Values) -> npt.NDArray[np.bool
     return found
 
 
+def parse_region_of_map(
+    archive: OpenedArchive, field: FieldQuery, found: FieldMap, query: ApiQuery, context: ReadContext
+) -> Region:
+    """Return the region that a query asks for, whose polygon has longitudes and latitudes as vertices: its edges are
+    straight where both are the sides of the picture, and it may cross the date line.
+    """
+    height, width = field.shape
+    vertices = query.polygon(MAX_VERTICES)
+    if vertices is None:
+        return parse_region(query, {"y": np.arange(height), "x": np.arange(width)})
+    whole = Region(slice(0, height), slice(0, width))
+    _check_size(whole)
+    polygon = np.array(vertices, np.float64)
+    middle = (polygon[:, 0].min() + polygon[:, 0].max()) / 2
+    mask = np.zeros((height, width), bool)
+    for part in row_slabs(whole.rows, width):
+        lon, lat = read_places(archive, field, found, part, whole.columns, context)
+        near = middle + (lon - middle + 180) % 360 - 180
+        mask[part] = points_in_polygon(near, lat, polygon)
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not len(rows):
+        raise _no_centre()
+    box = slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
+    return Region(box[0], box[1], mask[box])
+
+
+def points_in_polygon(xs: Values, ys: Values, polygon: Values) -> npt.NDArray[np.bool_]:
+    """Return which points lie inside a polygon, by the even-odd rule.
+
+    Parameters
+    ----------
+    xs, ys
+        Coordinates of the points; NaN lies outside.
+    polygon
+        Its vertices, x and y of each; the last is joined to the first.
+
+    Examples
+    --------
+    >>> points_in_polygon(np.array([1.0, 3.5]), np.array([1.0, 2.5]), np.array([[0, 0], [4, 0], [0, 4]])).tolist()
+    [True, False]
+    """
+    found = np.zeros(xs.shape, bool)
+    with np.errstate(invalid="ignore"):
+        (low_x, low_y), (high_x, high_y) = polygon.min(axis=0), polygon.max(axis=0)
+        near = (xs >= low_x) & (xs <= high_x) & (ys >= low_y) & (ys <= high_y)
+    x, y = xs[near], ys[near]
+    inside = np.zeros(x.shape, bool)
+    for (x0, y0), (x1, y1) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        if y0 != y1:
+            inside ^= ((y0 <= y) != (y1 <= y)) & (x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0)))
+    found[near] = inside
+    return found
+
+
+def _no_centre() -> RequestError:
+    return RequestError("the centre of no cell lies within the polygon: draw a larger one")
+
+
 def side_centres(
-    archive: OpenedArchive, path: str, array: ShownArray, dims: Mapping[str, str], by_index: bool, context: ReadContext
+    archive: OpenedArchive,
+    path: str,
+    array: ShownArray,
+    dims: Mapping[str, str | None],
+    by_index: bool,
+    context: ReadContext,
 ) -> dict[str, Values]:
     """Return the coordinates of the cells along both sides of a field, as the page has them on its axes.
 
@@ -132,7 +204,7 @@ def side_centres(
     archive, path, array
         The variable or formula.
     dims
-        Its dimensions along `y` and `x`.
+        Its dimensions along `y` and `x`; None: one row of cells.
     by_index
         Whether positions count in place of coordinates.
     context
@@ -140,6 +212,9 @@ def side_centres(
     """
     found: dict[str, Values] = {}
     for side, dim in dims.items():
+        if dim is None:
+            found[side] = np.zeros(1)
+            continue
         size = array.shape[array.dims.index(dim)]
         label = None if by_index else find_coordinate(archive, group_of_array(path, array), dim, size)
         labels = None if label is None else archive.array(label)
@@ -152,16 +227,16 @@ def side_centres(
     return found
 
 
-def area_weights(
-    archive: OpenedArchive, path: str, array: ShownArray, dims: Mapping[str, str], region: Region, context: ReadContext
-) -> tuple[Values, str]:
+def area_weights(archive: OpenedArchive, field: FieldQuery, region: Region, context: ReadContext) -> tuple[Values, str]:
     """Return what each cell of the box around a region counts for, and where that comes from, in words.
 
     The areas that `cell_measures` names; else, along a latitude, the difference of the sines of its bounds, times
-    the width of the bounds of longitude; else the cosine of latitude, of one or two dimensions; else 1.
+    the width of the bounds of longitude; else the cosine of latitude; else the areas between the corners of cells,
+    if these are known; else 1.
     """
-    group = group_of_array(path, array)
-    chosen = {dims["y"]: region.rows, dims["x"]: region.columns}
+    group, array = field.group, field.array
+    dims = {side: dim for side, dim in (("y", field.y), ("x", field.x)) if dim is not None}
+    chosen = {dim: region.rows if side == "y" else region.columns for side, dim in dims.items()}
     member = archive.member(group)
 
     def find(name: str) -> str | None:
@@ -171,15 +246,16 @@ def area_weights(
         """Return a variable of both dimensions, rows first."""
         of = archive.array(name)
         values = to_number_array(read_array(of, tuple(chosen[dim] for dim in of.dims), context)).astype(np.float64)
-        return values if of.dims[0] == dims["y"] else values.T
+        return values.reshape(region.shape) if of.dims[0] != field.x or field.y is None else values.T
 
-    measures = str(_attribute(array, "cell_measures") or "").split()
+    found_map = find_map(archive, group, array, field.y, field.x)
+    measures = str(variable_attribute(array, "cell_measures") or "").split()
     for word, name in pairwise(measures):
         place = find(name)
         if word == "area:" and place is not None and set(archive.array(place).dims) == set(chosen):
             return np.nan_to_num(read_cells(place)), f"cell areas ({name})"
     weights, said = np.ones(region.shape), ""
-    for side, axis in (("y", 0), ("x", 1)):
+    for side, axis in (("y", 0), ("x", 1)) if field.y is not None else ():
         found = find_coordinate(archive, group, dims[side], array.shape[array.dims.index(dims[side])])
         if found is None or not (_is_latitude(archive, found) or _is_longitude(archive, found)):
             continue
@@ -189,12 +265,12 @@ def area_weights(
         said = text if _is_latitude(archive, found) else said
     if said:
         return weights, said
-    for name, variable in member.variables.items():
-        place = find(name)
-        if place is None or set(variable.dims) != set(chosen) or len(variable.dims) != 2:
-            continue
-        if _is_latitude(archive, place):
-            return np.maximum(np.cos(np.deg2rad(read_cells(place))), 0), f"cosine of latitude ({name})"
+    if found_map is not None and has_areas(archive, found_map):
+        parts = [
+            read_areas(archive, field, found_map, part, region.columns, context)
+            for part in row_slabs(region.rows, region.shape[1])
+        ]
+        return np.concatenate(parts), "areas between the corners of cells"
     return np.ones(region.shape), "every cell counts the same"
 
 
@@ -203,7 +279,7 @@ def _weights_along(
 ) -> tuple[Values, str]:
     """Return weights along a one-dimensional latitude or longitude, and where they come from."""
     labels, is_latitude = archive.array(path), _is_latitude(archive, path)
-    place = find(str(_attribute(labels, "bounds") or ""))
+    place = find(str(variable_attribute(labels, "bounds") or ""))
     if place is not None:
         bounds = archive.array(place)
         if bounds.shape == (labels.shape[0], 2):
@@ -216,17 +292,9 @@ def _weights_along(
     return np.maximum(np.cos(np.deg2rad(values)), 0), "cosine of latitude"
 
 
-def _attribute(array: ShownArray, name: str) -> Any:
-    return array.attributes.get(name, array.encoding.get(name))
-
-
 def _is_latitude(archive: OpenedArchive, path: str) -> bool:
-    array = archive.array(path)
-    units = str(_attribute(array, "units") or "").lower()
-    return _attribute(array, "standard_name") == "latitude" or units in LATITUDE_UNITS
+    return is_earth_coordinate("y", path, archive.variable(path))
 
 
 def _is_longitude(archive: OpenedArchive, path: str) -> bool:
-    array = archive.array(path)
-    units = str(_attribute(array, "units") or "").lower()
-    return _attribute(array, "standard_name") == "longitude" or units in LONGITUDE_UNITS
+    return is_earth_coordinate("x", path, archive.variable(path))

@@ -13,6 +13,7 @@ from insitu.server.explorer.formula_array import ShownArray
 
 __all__ = [
     "attribute_texts",
+    "calendar_of",
     "is_calendar_time",
     "kind_of",
     "long_name_of",
@@ -68,6 +69,11 @@ def type_name(array: ShownArray) -> str:
 def is_calendar_time(array: ShownArray) -> bool:
     """Return whether the values are dates of a calendar that NumPy does not have."""
     return array.dtype.kind == "O" and "calendar" in array.encoding and "since" in str(array.encoding.get("units"))
+
+
+def calendar_of(array: ShownArray) -> str | None:
+    """Return the calendar of dates that NumPy does not have; None for those that it has."""
+    return str(array.encoding["calendar"]).lower() if is_calendar_time(array) else None
 
 
 def units_of(array: ShownArray) -> str | None:

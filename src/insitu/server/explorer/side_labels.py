@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from insitu.model.time_units import NANOSECONDS, UNITS
 from insitu.reading import ReadContext, read_array
+from insitu.scanning.forecast_axes import valid_times
 from insitu.server.explorer.formula_array import ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import (
-    is_calendar_time,
+    calendar_of,
     kind_of,
     long_name_of,
     to_number_array,
@@ -27,6 +29,10 @@ from insitu.server.explorer.spatial_dimensions import find_coordinate
 
 __all__ = ["describe_side", "position_labels", "selection_text"]
 
+RUN_NAME, LEAD_NAME = "forecast_reference_time", "forecast_period"
+"""CF's standard names of the axes of forecasts."""
+TIME_UNITS = UNITS | {"hour": "h", "h": "h", "hr": "h", "minute": "m", "min": "m", "second": "s", "s": "s", "day": "D"}
+"""Units of lead times that are stored as numbers."""
 MAX_LABELS = 200_000
 """Labels of a side that are read in one piece; of more, only those of the pixels."""
 
@@ -52,20 +58,20 @@ def describe_side(
     """
     size = array.shape[array.dims.index(dim)]
     found = find_coordinate(archive, group_of_array(path, array), dim, size)
-    about: dict[str, Any] = {"dim": dim, "kind": "index", "units": None, "name": dim, "labels": None}
+    about: dict[str, Any] = {"dim": dim, "kind": "index", "units": None, "name": dim, "labels": None, "calendar": None}
     if found is None:
         return about, centres
     labels = archive.array(found)
     about |= {"kind": kind_of(labels), "units": units_of(labels), "name": long_name_of(labels, found)}
+    about["calendar"] = calendar_of(labels)
     first, last = max(math.floor(centres[0]), 0), min(math.ceil(centres[-1]), size - 1)
     around = np.arange(first, last + 1)
     if last - first > MAX_LABELS:
         around = np.unique(np.clip(np.concatenate([np.floor(centres), np.ceil(centres)]), 0, size - 1).astype(np.int64))
     values = read_array(labels, around if last - first > MAX_LABELS else slice(first, last + 1), context)
-    if about["kind"] in ("text", "other") or is_calendar_time(labels):
+    if about["kind"] in ("text", "other"):
         near = np.searchsorted(around, np.clip(np.floor(centres).astype(np.int64), first, last))
         about["labels"] = to_texts(values[near])
-    if about["kind"] in ("text", "other"):
         return about, centres
     # The middle of a pixel may lie between two elements: its coordinate then lies between theirs.
     return about, np.interp(centres, around, to_number_array(values).astype(np.float64))
@@ -93,6 +99,35 @@ def position_labels(
 def selection_text(
     archive: OpenedArchive, path: str, array: ShownArray, index: Mapping[str, int], context: ReadContext
 ) -> str:
-    """Return what is selected, in words."""
+    """Return what is selected, in words; of a forecast also the time that it is about."""
     labels = position_labels(archive, path, array, index, context)
-    return ", ".join(f"{dim} {with_units(text, units)}" for dim, (text, units) in labels.items())
+    parts = [f"{dim} {with_units(text, units)}" for dim, (text, units) in labels.items()]
+    valid = _valid_time(archive, group_of_array(path, array), index, context)
+    return ", ".join(parts if valid is None else [*parts, f"valid {valid}"])
+
+
+def _valid_time(archive: OpenedArchive, group: str, index: Mapping[str, int], context: ReadContext) -> str | None:
+    """Return the time that a selected forecast is about: a coordinate of times along both of its axes, or the sum of
+    reference and lead time; None if it is no forecast, or only one of the two is selected.
+    """
+    member = archive.member(group)
+    found: dict[str, npt.NDArray[Any]] = {}
+    for name in sorted(member.coords):
+        variable = member.variables[name]
+        standard_name = variable.attributes.get("standard_name")
+        is_joint = len(variable.dims) == 2 and variable.dtype.kind == "M"
+        if not set(variable.dims) <= set(index) or not (is_joint or standard_name in (RUN_NAME, LEAD_NAME)):
+            continue
+        where = f"{group}/{name}" if group else name
+        labels = archive.array(where)
+        value = read_array(labels, tuple(index[dim] for dim in labels.dims), replace(context, name=where))
+        if is_joint:
+            return to_text(np.asarray(value)[()])
+        if standard_name == LEAD_NAME and labels.dtype.kind in "iuf" and units_of(labels) in TIME_UNITS:
+            seconds = np.asarray(value, np.float64) * NANOSECONDS[TIME_UNITS[str(units_of(labels))]] / 1e9
+            value = np.round(seconds * 1000).astype("timedelta64[ms]")
+        found[str(standard_name)] = np.asarray(value).reshape(1)
+    runs, leads = found.get(RUN_NAME), found.get(LEAD_NAME)
+    if runs is None or leads is None or runs.dtype.kind not in "MO" or leads.dtype.kind != "m":
+        return None
+    return to_text(valid_times(runs, leads)[0, 0])

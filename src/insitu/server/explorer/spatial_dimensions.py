@@ -7,13 +7,14 @@ two-dimensional, else by usual names, else the last two dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from insitu.scanning.formula_variables import find_label_path
 from insitu.scanning.member import Member, Variable
-from insitu.server.explorer.formula_array import ShownArray
+from insitu.server.explorer.formula_array import FormulaArray, ShownArray
 from insitu.server.explorer.opened_archives import OpenedArchive
 
-__all__ = ["dimension_coordinates", "find_coordinate", "spatial_dimensions"]
+__all__ = ["dimension_coordinates", "find_coordinate", "is_spatial_side", "spatial_dimensions", "variable_attribute"]
 
 AXES = {
     "x": (
@@ -32,6 +33,14 @@ AXES = {
 """Of each side: CF `axis`, `standard_name` (CF 4.1, 4.2, appendix F), units (CF 4.1, 4.2), and names."""
 
 
+def variable_attribute(variable: Variable | ShownArray, name: str) -> Any:
+    """Return an attribute of a variable, also one that decoding took out; of a formula, that of the first variable."""
+    if isinstance(variable, FormulaArray):
+        found = (variable_attribute(leaf, name) for _, leaf in variable.leaves.values())
+        return next((one for one in found if one is not None), None)
+    return variable.attributes.get(name, variable.encoding.get(name))
+
+
 def spatial_dimensions(archive: OpenedArchive, group: str, variable: Variable | ShownArray) -> dict[str, str] | None:
     """Return the dimensions to draw along x and y; None if there are not two."""
     dims = variable.dims
@@ -42,7 +51,7 @@ def spatial_dimensions(archive: OpenedArchive, group: str, variable: Variable | 
     for side in ("x", "y"):
         for dim in dims:
             labels = find_coordinate(archive, group, dim, sizes[dim])
-            if labels is not None and _is_side(side, labels, archive.variable(labels)):
+            if labels is not None and is_spatial_side(side, labels, archive.variable(labels)):
                 found[side] = dim
     if len(found) < 2:
         found |= {side: dim for side, dim in _by_plane_coordinates(archive.member(group), dims) if side not in found}
@@ -58,7 +67,8 @@ def spatial_dimensions(archive: OpenedArchive, group: str, variable: Variable | 
     return found if found["x"] != found["y"] else {"x": dims[-1], "y": dims[-2]}
 
 
-def _is_side(side: str, path: str, variable: Variable) -> bool:
+def is_spatial_side(side: str, path: str, variable: Variable) -> bool:
+    """Return whether a coordinate labels the side `x` or `y` of a map, in degrees or in a projection."""
     axes, standard_names, units, names = AXES[side]
     attributes = {**variable.encoding, **variable.attributes}
     if str(attributes.get("axis", "")).upper() in axes or attributes.get("standard_name") in standard_names:
@@ -72,7 +82,7 @@ def _by_plane_coordinates(member: Member, dims: tuple[str, ...]) -> Iterator[tup
     """Yield the sides that two-dimensional longitudes and latitudes give: the last dimension is x."""
     for name, variable in member.variables.items():
         is_plane = len(variable.dims) == 2 and set(variable.dims) <= set(dims)
-        if is_plane and (_is_side("x", name, variable) or _is_side("y", name, variable)):
+        if is_plane and (is_spatial_side("x", name, variable) or is_spatial_side("y", name, variable)):
             yield "x", variable.dims[1]
             yield "y", variable.dims[0]
             return

@@ -164,8 +164,10 @@ class _Lister:
             if name.startswith(".") or (text is not None and text not in name.lower()):
                 continue
             entry = self._file(name, f"{folder.rstrip('/')}/{quote(name) if quoted else name}")
-            if entry.format is not None:
-                yield entry if entry.bytes is not None else replace(entry, bytes=names.sizes.get(name))
+            if entry.bytes is None:
+                entry = replace(entry, bytes=names.sizes.get(name))
+            if entry.format is not None and entry.bytes != 0:  # an empty file holds no data, whatever its name
+                yield entry
 
     def _file(self, name: str, url: str) -> Entry:
         """Return the entry of a file, without a format if it is no archive."""

@@ -17,7 +17,9 @@ from insitu.server.error_responses import public_message
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.find_map import find_map, map_summary
+from insitu.server.explorer.flag_meanings import flags_of
 from insitu.server.explorer.opened_archives import COLLECTION, OpenedArchive
+from insitu.server.explorer.projected_grid import projection_problems
 from insitu.server.explorer.recognise_archives import format_by_suffix
 from insitu.server.explorer.shown_values import attribute_texts, kind_of, to_text, type_name, units_of
 from insitu.server.explorer.spatial_dimensions import dimension_coordinates, spatial_dimensions
@@ -57,7 +59,7 @@ def summarise(archive: OpenedArchive) -> dict[str, Any]:
         "files": count_files(list(_arrays(archive))) or len(archive.archive.urls),
         "stored_bytes": sum(variable["stored_bytes"] for variable in variables),
         "virtual_bytes": sum(variable["virtual_bytes"] for variable in variables),
-        "notes": [*_notes(archive)],
+        "notes": [*_notes(archive), *({"path": at, "text": why} for at, why in projection_problems(archive).items())],
         "groups": groups,
     }
 
@@ -126,13 +128,21 @@ def _summarise_variable(archive: OpenedArchive, group: str, name: str) -> dict[s
             "virtual_bytes": 0,
         }
         reason = public_message(error)
-        types = {"dtype": str(variable.dtype), "kind": "other", "units": None, "files": 0, "unreadable": reason}
+        types = {
+            "dtype": str(variable.dtype),
+            "kind": "other",
+            "units": None,
+            "flags": None,
+            "files": 0,
+            "unreadable": reason,
+        }
         return about | no_chunks | types
     counted, encodings = count_cells(array, MAX_COUNTED_CELLS), distinct_encodings(array)
     return about | {
         "dtype": type_name(array),
         "kind": kind_of(array),
         "units": units_of(array),
+        "flags": flags_of(array.attributes),
         "chunk_shape": _chunk_shape(array),
         "chunks": counted.cells,
         "tiles": len(array.tiles),

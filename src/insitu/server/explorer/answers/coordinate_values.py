@@ -12,7 +12,7 @@ from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.api_query import check_dimension
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
-from insitu.server.explorer.shown_values import kind_of, to_json_values, type_name, units_of
+from insitu.server.explorer.shown_values import calendar_of, kind_of, to_json_values, type_name, units_of
 from insitu.server.explorer.spatial_dimensions import find_coordinate
 
 __all__ = ["prepare_coordinate"]
@@ -46,7 +46,15 @@ def _labels_task(array: VirtualArray, dim: str) -> ApiTask:
     def work(context: ReadContext) -> ApiAnswer:
         values = read_array(array, np.s_[::step], context)
         about: dict[str, Any] = {"dim": dim, "size": size, "dtype": type_name(array), "kind": kind_of(array)}
-        return json_answer({**about, "units": units_of(array), "step": step, "values": to_json_values(values)})
+        return json_answer(
+            {
+                **about,
+                "units": units_of(array),
+                "calendar": calendar_of(array),
+                "step": step,
+                "values": to_json_values(values),
+            }
+        )
 
     return ApiTask(work, cost=(1 << 20) + 200 * (size // step))
 
@@ -54,5 +62,13 @@ def _labels_task(array: VirtualArray, dim: str) -> ApiTask:
 def _positions_task(dim: str, size: int) -> ApiTask:
     """Return the task for a dimension without labels: its positions."""
     step = max(-(-size // MAX_VALUES), 1)
-    about = {"dim": dim, "size": size, "dtype": "int64", "kind": "number", "units": None, "step": step}
+    about = {
+        "dim": dim,
+        "size": size,
+        "dtype": "int64",
+        "kind": "number",
+        "units": None,
+        "calendar": None,
+        "step": step,
+    }
     return ApiTask(lambda context: json_answer({**about, "values": list(range(0, size, step))}), cost=4 << 20)

@@ -75,7 +75,7 @@ def field_dataset(archive: OpenedArchive, field: FieldQuery, context: ReadContex
     columns = slice(field.box.left, field.box.right)
     name = field.name
     values = read_plane(field, rows, columns, replace(context, name=field.path))
-    chosen = {field.y: rows, field.x: columns, **field.index}
+    chosen: dict[Any, Any] = {field.y: rows, field.x: columns, **field.index}
     coords: dict[str, Any] = {}
     member = archive.member(field.group)
     for other, variable in member.variables.items():
@@ -93,7 +93,10 @@ def field_dataset(archive: OpenedArchive, field: FieldQuery, context: ReadContex
     attributes = _plain_attributes(field.array.attributes)
     if field.statistic is not None:
         attributes["cell_methods"] = " ".join(f"{dim}:" for dim in field.over) + f" {field.statistic}"
-    data = xarray.Variable((field.y, field.x), values, attributes)
+    if field.y is None:
+        data = xarray.Variable((field.x,), values[0], attributes)
+    else:
+        data = xarray.Variable((field.y, field.x), values, attributes)
     return xarray.Dataset({name: data}, coords, {"source": archive.url, **_plain_attributes(member.attributes)})
 
 
@@ -115,15 +118,19 @@ def to_csv(dataset: xarray.Dataset, field: FieldQuery) -> bytes:
     """Return a field as lines of y, x and value; missing values are empty."""
     name = field.name
     array = dataset[name]
+    (height, width), box = field.box.shape, field.box
     ys, xs = (
-        to_texts(dataset[dim].values) if dim in dataset.coords else [str(i) for i in range(start, stop)]
-        for dim, start, stop in (
-            (field.y, field.box.top, field.box.bottom),
-            (field.x, field.box.left, field.box.right),
-        )
+        to_texts(dataset[dim].values) if dim in dataset.coords else [str(start + i) for i in range(count)]
+        for dim, start, count in ((field.y, box.top, height), (field.x, box.left, width))
     )
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    if field.y is None:  # cells of one dimension
+        writer.writerow([field.x, name])
+        writer.writerows(
+            [x, "" if value != value else to_text(value)] for x, value in zip(xs, array.values, strict=True)
+        )
+        return out.getvalue().encode()
     writer.writerow([field.y, field.x, name])
     for y, row in zip(ys, array.values, strict=True):
         check_deadline()

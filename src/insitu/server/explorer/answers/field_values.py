@@ -21,6 +21,7 @@ from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.field_sampling import Sampling, sample_field
+from insitu.server.explorer.flag_meanings import flags_of
 from insitu.server.explorer.formula_array import FormulaArray, estimate_values, read_values, select_values
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_number_array, units_of, value_range
@@ -28,7 +29,18 @@ from insitu.server.explorer.side_labels import describe_side, selection_text
 from insitu.server.explorer.written_chunks import WrittenChunks, find_written_chunks
 from insitu.server.settings import Limits
 
-__all__ = ["PicturePlan", "check_memory", "plan_picture", "prepare_field", "read_plane"]
+__all__ = [
+    "MAX_DECODED_BYTES",
+    "PicturePlan",
+    "check_memory",
+    "decoding_budget",
+    "find_written",
+    "plan_picture",
+    "prepare_field",
+    "read_field",
+    "read_plane",
+    "slab_bytes",
+]
 
 BUDGET_BYTES = 256 << 20
 """Bytes that the chunks of one picture may decode to."""
@@ -57,10 +69,12 @@ def prepare_field(request: ArchiveRequest) -> ApiTask:
     def work(context: ReadContext) -> ApiAnswer:
         named = replace(context, name=level.path)
         if written is None:
-            values = read_field(level, sampling, named, _slab_bytes(request.limits))
+            values = read_field(level, sampling, named, slab_bytes(request.limits))
         else:
             key = level.select(sampling.y.positions, sampling.x.positions)
-            values = to_number_array(written.read_plane(key, level.sides, named))
+            y, x = level.sides
+            assert y is not None
+            values = to_number_array(written.read_plane(key, (y, x), named))
         return _field_answer(request.archive, plan, values, context)
 
     key = level.select(sampling.y.selector, sampling.x.selector)
@@ -96,6 +110,12 @@ class PicturePlan:
         columns = np.asarray(box.left + (x.edges - x.start) * self.shrink[1], np.float64)
         return rows, columns
 
+    @property
+    def cells(self) -> npt.NDArray[np.int64]:
+        """Of a field that is one row of cells: those that are read."""
+        side = self.sampling.x
+        return np.arange(side.start, side.start + side.length) if side.positions is None else side.positions
+
     def describe_sampling(self) -> dict[str, Any]:
         """Return for JSON how many of the values are looked at."""
         sampling, shrink = self.sampling, self.shrink
@@ -109,16 +129,18 @@ class PicturePlan:
 def plan_picture(request: ArchiveRequest) -> PicturePlan:
     """Return what is read for the picture that a query asks for."""
     field = parse_field_query(request.archive, request.query)
-    pixels = (
+    pixels: tuple[int, int] = (
         request.query.number("rows", 600, 1, MAX_PIXELS),
         request.query.number("columns", 800, 1, MAX_PIXELS),
     )
     how = request.query.choice("sampling", ("auto", "mean", "nearest"), "auto")
-    if how == "auto" and kind_of(field.array) != "number":
+    if how == "auto" and (kind_of(field.array) != "number" or flags_of(field.array.attributes)):
         how = "nearest"
+    if field.y is None:  # as many cells as there are pixels: means of neighbours in the file would lie nowhere
+        pixels, how = (1, pixels[0] * pixels[1]), "nearest"
     most = _most_bytes(request)
     # To find out what was written, an array is listed: more than a small picture is worth.
-    written = _find_written(request.archive, field, request.limits) if most == MAX_DECODED_BYTES else None
+    written = find_written(request.archive, field, request.limits) if most == MAX_DECODED_BYTES else None
     if written is not None:
         field = replace(field, array=written.array)
     level, sampling, shrink = plan_field(request.archive, field, pixels, how, request.limits, written, most)
@@ -132,12 +154,19 @@ def _most_bytes(request: ArchiveRequest) -> int:
     return request.query.number("most_bytes", MAX_DECODED_BYTES, 1, MAX_DECODED_BYTES)
 
 
-def _find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
+def find_written(archive: OpenedArchive, field: FieldQuery, limits: Limits) -> WrittenChunks | None:
     """Return which chunks of a field were written, if all of them would be too much for one picture."""
     box = field.box
     whole = estimate_values(field.array, field.select(slice(box.top, box.bottom), slice(box.left, box.right)))
-    is_large = field.statistic is None and whole.bytes_decoded > min(BUDGET_BYTES, limits.memory // 2)
+    is_large = (
+        field.statistic is None and field.y is not None and whole.bytes_decoded > min(BUDGET_BYTES, limits.memory // 2)
+    )
     return find_written_chunks(archive, field.path, field.array) if is_large else None
+
+
+def decoding_budget(field: FieldQuery, limits: Limits) -> int:
+    """Return the bytes that the chunks of a field may decode to before it is sampled."""
+    return min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2)
 
 
 def plan_field(
@@ -153,7 +182,7 @@ def plan_field(
 
     The level is the field itself, or an overview of it if the archive has one and the field is too large.
     """
-    budget = min(BUDGET_BYTES if field.statistic is None else REDUCTION_BUDGET_BYTES, limits.memory // 2, most)
+    budget = min(decoding_budget(field, limits), most)
 
     def sample(level: FieldQuery, method: str) -> Sampling | None:
         return sample_field(level.array, level.sides, level.select, level.box, pixels, method, budget, written)
@@ -204,9 +233,8 @@ def _overviews(archive: OpenedArchive, field: FieldQuery) -> Iterator[FieldQuery
         sizes = dict(zip(array.dims, array.shape, strict=True))
         if array.dims != full.dims or any(sizes[dim] != size for dim, size in others):
             continue
-        y, x = field.sides
-        box = field.box.shrink((full.shape[y], full.shape[x]), (array.shape[y], array.shape[x]))
-        yield replace(field, path=f"{path}/{name}", array=array, box=box)
+        level = replace(field, path=f"{path}/{name}", array=array)
+        yield replace(level, box=field.box.shrink(field.shape, level.shape))
 
 
 def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written: WrittenChunks | None = None) -> int:
@@ -214,7 +242,7 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written:
     array, rows, columns = field.array, sampling.y.selector, sampling.x.selector
     pixels = elements = sampling.y.count * sampling.x.count
     if sampling.method == "mean":
-        count = min(_slab_rows(field, sampling, _slab_bytes(limits)), sampling.y.length)
+        count = min(_slab_rows(field, sampling, slab_bytes(limits)), sampling.y.length)
         rows, elements = slice(sampling.y.start, sampling.y.start + count), count * sampling.x.length
     if written is not None:  # one chunk after another
         rows, columns = slice(0, 1), slice(0, 1)
@@ -233,7 +261,7 @@ def check_memory(field: FieldQuery, sampling: Sampling, limits: Limits, written:
     return nbytes
 
 
-def _slab_bytes(limits: Limits) -> int:
+def slab_bytes(limits: Limits) -> int:
     """Return the bytes of values that are averaged at a time."""
     return min(SLAB_BYTES, limits.memory // 32)
 
@@ -265,6 +293,8 @@ def read_plane(field: FieldQuery, rows: Any, columns: Any, context: ReadContext)
     else:
         values = read_values(array, selection, context)
     y, x = field.sides
+    if y is None:
+        return values[None, :]
     return values if y < x else values.T
 
 
@@ -304,7 +334,8 @@ def _slab_rows(field: FieldQuery, sampling: Sampling, slab: int) -> int:
     row = max(sampling.x.length * max(field.array.dtype.itemsize, 8), 1)
     count = max(slab // row, 1)
     tiles = field.array.tiles if isinstance(field.array, VirtualArray) else ()
-    axis = tiles[0].axis_of(field.sides[0]) if tiles else None
+    side, _ = field.sides
+    axis = tiles[0].axis_of(side) if tiles and side is not None else None
     if axis is None or not axis.is_regular:
         return count
     if count >= axis.size:
@@ -325,10 +356,14 @@ def _field_answer(
     archive: OpenedArchive, plan: PicturePlan, values: npt.NDArray[Any], context: ReadContext
 ) -> ApiAnswer:
     field, written = plan.field, plan.written
-    sides, arrays = {}, {"values": values}
+    sides: dict[str, Any] = {}
+    arrays = {"values": values}
     # Positions in an overview become positions in the field: the middle of what an element of the overview covers.
     for name, dim, edges in zip("yx", (field.y, field.x), plan.edges, strict=True):
-        centres = (edges[:-1] + edges[1:] - 1) / 2
+        if dim is None:
+            sides[name] = None
+            continue
+        centres = (edges[:-1] + edges[1:] - 1) / 2 if field.y is not None else plan.cells.astype(np.float64)
         sides[name], arrays[name] = describe_side(archive, field.path, field.array, dim, centres, context)
     box, array = field.box, field.array
     header = {

@@ -36,6 +36,7 @@ def prepare_formula(request: ArchiveRequest) -> ApiTask:
                 "dtype": type_name(array),
                 "kind": kind_of(array),
                 "units": units_of(array),
+                "flags": None,
                 "chunk_shape": None,
                 "chunks": 0,
                 "tiles": 0,

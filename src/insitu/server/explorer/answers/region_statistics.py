@@ -20,13 +20,21 @@ from insitu.reducing.reduce_expression import fold_expression, reduce_expression
 from insitu.reducing.weighted_statistics import WeightedFolding
 from insitu.server.error_responses import RequestError, RequestTooLargeError
 from insitu.server.explorer.answers.field_download import to_netcdf
+from insitu.server.explorer.answers.field_geometry import find_field_map
 from insitu.server.explorer.answers.field_values import MAX_DECODED_BYTES
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.api_query import check_dimension
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
 from insitu.server.explorer.formula_array import estimate_values, group_of_array, select_values
-from insitu.server.explorer.region import MAX_CELLS, Region, area_weights, parse_region, side_centres
+from insitu.server.explorer.region import (
+    MAX_CELLS,
+    Region,
+    area_weights,
+    parse_region,
+    parse_region_of_map,
+    side_centres,
+)
 from insitu.server.explorer.shown_values import kind_of, long_name_of, to_text, units_of, value_range
 from insitu.server.explorer.side_labels import describe_side, selection_text
 from insitu.server.explorer.spatial_dimensions import find_coordinate
@@ -40,6 +48,8 @@ MAX_POSITIONS = 200_000
 """Positions along the dimension of a line."""
 BOX_BYTES = 32 << 20
 """What is reduced at a time."""
+SLAB_BYTES = 128 << 20
+"""What corners of cells take at a time, where areas lie between them."""
 Values = npt.NDArray[Any]
 
 
@@ -50,16 +60,17 @@ class RegionQuery:
     field: FieldQuery
     along: str | None
     """The dimension that the statistics follow; None: one position."""
-    by_index: bool
+    axes: str
+    """What the vertices of a polygon are: `coordinates` of the sides, `index`, or places on the `map`."""
 
     @property
-    def sides(self) -> dict[str, str]:
+    def sides(self) -> dict[str, str | None]:
         """The dimensions of the region."""
         return {"y": self.field.y, "x": self.field.x}
 
     def key(self, region: Region) -> tuple[Any, ...]:
         """Return what is selected of the array."""
-        chosen = {**self.field.index, self.field.y: region.rows, self.field.x: region.columns}
+        chosen: dict[Any, Any] = {**self.field.index, self.field.y: region.rows, self.field.x: region.columns}
         if self.along is not None:
             chosen[self.along] = slice(None)
         return tuple(chosen[dim] for dim in self.field.array.dims)
@@ -90,8 +101,10 @@ def prepare_region(request: ArchiveRequest) -> ApiTask:
     if kind_of(array) not in ("number", "bool") or array.dtype.kind == "m":
         raise RequestError("statistics of regions are those of numbers")
     kind = query.choice("format", ("binary", "netcdf", "csv"), "binary")
-    asked = RegionQuery(field, along, query.choice("axes", ("coordinates", "index"), "coordinates") == "index")
-    whole = Region(slice(0, sizes[field.y]), slice(0, sizes[field.x]))
+    asked = RegionQuery(field, along, query.choice("axes", ("coordinates", "index", "map"), "coordinates"))
+    found_map = find_field_map(request.archive, field) if asked.axes == "map" else None
+    height, width = field.shape
+    whole = Region(slice(0, height), slice(0, width))
     weight = estimate_values(array, asked.key(whole))
     if weight.chunk > limits.chunk:
         raise RequestTooLargeError(
@@ -99,15 +112,19 @@ def prepare_region(request: ArchiveRequest) -> ApiTask:
         )
 
     def work(context: ReadContext) -> ApiAnswer:
-        centres = side_centres(request.archive, field.path, array, asked.sides, asked.by_index, context)
-        region = parse_region(query, centres)
+        if found_map is not None:
+            region = parse_region_of_map(request.archive, field, found_map, query, context)
+        else:
+            by_index = asked.axes == "index"
+            centres = side_centres(request.archive, field.path, array, asked.sides, by_index, context)
+            region = parse_region(query, centres)
         decoded = estimate_values(array, asked.key(region)).bytes_decoded
         if decoded > MAX_DECODED_BYTES:
             raise RequestTooLargeError(
                 f"the chunks of this region decode to {decoded / 1e9:,.0f} GB, and this server decodes up to "
                 f"{MAX_DECODED_BYTES >> 30} GiB for one: draw a smaller region, or take the Python code"
             )
-        weights, source = area_weights(request.archive, field.path, array, asked.sides, region, context)
+        weights, source = area_weights(request.archive, field, region, context)
         found = compute_statistics(asked, region, weights, context)
         if kind == "binary":
             return _binary(request, asked, region, source, found, context)
@@ -117,8 +134,8 @@ def prepare_region(request: ArchiveRequest) -> ApiTask:
         return ApiAnswer(to_netcdf(dataset), "application/x-netcdf", "region.nc")
 
     positions = 1 if along is None else sizes[along]
-    cells = min(sizes[field.y] * sizes[field.x], MAX_CELLS)
-    cost = 4 * BOX_BYTES + 3 * weight.chunk + 24 * cells + 200 * positions
+    cells = min(height * width, MAX_CELLS)
+    cost = SLAB_BYTES + 4 * BOX_BYTES + 3 * weight.chunk + 24 * cells + 200 * positions
     return ApiTask(work, min(cost, limits.memory), caches_chunks=False)
 
 
@@ -127,7 +144,8 @@ def compute_statistics(query: RegionQuery, region: Region, weights: Values, cont
     field, dims = query.field, query.dims
     inside = weights if region.mask is None else np.where(region.mask, weights, 0)
     values = select_values(field.array, query.key(region), context.of_variable(field.path))
-    axes = dims.index(field.y), dims.index(field.x)
+    axes = tuple(dims.index(dim) for dim in (field.y, field.x) if dim is not None)
+    inside = inside.reshape(-1) if field.y is None else inside
     folded = fold_expression(
         values if values.dtype.kind != "b" else cast(values, np.dtype("u1")),
         lambda open_values: WeightedFolding(
@@ -140,13 +158,14 @@ def compute_statistics(query: RegionQuery, region: Region, weights: Values, cont
     return {name: np.atleast_1d(np.asarray(one)) for name, one in {**folded, **rest}.items()}
 
 
-def _within(values: Expression, region: Region, axes: tuple[int, int]) -> Expression:
+def _within(values: Expression, region: Region, axes: tuple[int, ...]) -> Expression:
     """Return values that are missing outside of a region."""
     if region.mask is None:
         return values
     shape = [1] * values.ndim
-    shape[axes[0]], shape[axes[1]] = region.shape
-    inside = (region.mask if axes[0] < axes[1] else region.mask.T).reshape(shape)
+    for axis, size in zip(axes[::-1], region.shape[::-1], strict=False):  # cells have one row, and no axis of it
+        shape[axis] = size
+    inside = (region.mask if axes[0] <= axes[-1] else region.mask.T).reshape(shape)
     dtype = values.dtype if values.dtype.kind == "f" else np.dtype("f8")
     return mask(values, np.broadcast_to(inside, values.shape), np.nan, dtype)
 
@@ -205,7 +224,8 @@ def _dataset(
     units = units_of(field.array)
     attributes = {"units": units} if units else {}
     name = long_name_of(field.array, field.path)
-    mean = {"long_name": f"area-weighted mean of {name}", "cell_methods": f"area: {field.y}: {field.x}: mean"}
+    sides = ": ".join(dim for dim in (field.y, field.x) if dim is not None)
+    mean = {"long_name": f"area-weighted mean of {name}", "cell_methods": f"area: {sides}: mean"}
     data = {
         "mean": (dims, found["mean"], {**attributes, **mean}),
         "std": (dims, found["std"], {**attributes, "long_name": f"area-weighted standard deviation of {name}"}),

@@ -13,6 +13,12 @@
  */
 
 /**
+ * Positions of the bands that are drawn as red, green and blue.
+ *
+ * @typedef {[number, number, number]} Bands
+ */
+
+/**
  * What the page shows. Every entry is left out where it is as usual.
  *
  * @typedef {object} State
@@ -35,12 +41,21 @@
  * @property {string} [region_line] dimension of their lines
  * @property {string} [contours] variable, or formula after `=`, of the contour lines
  * @property {string} [arrows] the two components of the arrows, with a bar between
+ * @property {Bands} [rgb] bands of a composite
  * @property {string} [map] colour map
  * @property {string} [reversed]
+ * @property {number} [steps] number of colours, of a map in steps
+ * @property {string} [below] colours of values below and above the range and of missing ones, as `#rrggbb`
+ * @property {string} [above]
+ * @property {string} [missing]
  * @property {string} [log]
  * @property {number} [low] limits of the colours
  * @property {number} [high]
+ * @property {string} [range] dimension whose pictures have one range of colours, `picture`: each has its own
+ * @property {string} [limits] `extremes`: the range of colours is that of all values
  * @property {string} [axes] `index` for element indices
+ * @property {number} [speed] pictures a second of an animation
+ * @property {string} [once] `1`: an animation ends at the last position
  * @property {string} [sampling]
  * @property {string} [projection] of a map; `none`: by axes
  * @property {[number, number]} [centre] longitude and latitude in the middle of a map
@@ -62,20 +77,27 @@
  * @typedef {{ [Key in keyof State]?: State[Key] | null }} Changes
  */
 
-const JSON_KEYS = new Set(["regions", "index", "box", "point", "over", "chunk_box", "cell", "centre"]);
-const NUMBER_KEYS = new Set(["low", "high", "start", "zoom"]);
+const JSON_KEYS = new Set(["regions", "rgb", "index", "box", "point", "over", "chunk_box", "cell", "centre"]);
+const NUMBER_KEYS = new Set(["low", "high", "start", "steps", "speed", "zoom"]);
 
 /** Listeners, and the part after `#` that they know; null before the first. */
 const address = {
   listeners: /** @type {((state: State) => void)[]} */ ([]),
   lastHash: /** @type {string | null} */ (null),
+  /** What the address will hold as soon as it may be written again; null: it holds it. */
+  pending: /** @type {string | null} */ (null),
+  timer: /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined),
+  written: -Infinity,
 };
 
-/** Return the state that the address holds. */
+// Browsers refuse more than about 100 changes of an address in half a minute: an animation makes 300.
+const WRITE_PAUSE = 500; // ms
+
+/** Return the state of the page, which the address holds, or will in a moment. */
 export function readState() {
   /** @type {Record<string, any>} */
   const state = {};
-  for (const part of location.hash.slice(1).split("&")) {
+  for (const part of (address.pending ?? location.hash).slice(1).split("&")) {
     try {
       // Not URLSearchParams: there "+" is a space, and paths that people type contain it.
       const [key, text] = part.split(/=(.*)/s).map(decodeURIComponent);
@@ -105,12 +127,14 @@ function checkShapes(state) {
   /** @type {(list: unknown, count: number) => boolean} */
   const integers = (list, count) => Array.isArray(list) && list.length === count && list.every(Number.isInteger);
   for (const key of ["box", "chunk_box"]) if (state[key] && !integers(state[key], 4)) delete state[key];
+  if (state.rgb && !integers(state.rgb, 3)) delete state.rgb;
   if (state.point && !integers(state.point, 2)) delete state.point;
   const isPlace = Array.isArray(state.centre) && state.centre.length === 2 && state.centre.every(Number.isFinite);
   if (state.centre && !isPlace) delete state.centre;
   if (state.zoom !== undefined && !(state.zoom > 0)) delete state.zoom;
   if (state.over && !(Array.isArray(state.over) && state.over.every((name) => typeof name === "string")))
     delete state.over;
+  for (const key of ["below", "above", "missing"]) if (!/^#[0-9a-f]{6}$/i.test(state[key] ?? "")) delete state[key];
   if (state.regions) {
     const isPair = (/** @type {unknown} */ pair) => Array.isArray(pair) && pair.length === 2 && pair.every(Number.isFinite);
     const isRegion = (/** @type {any} */ region) =>
@@ -150,8 +174,35 @@ export function formatState(state) {
  */
 export function changeState(changes, { replace = false, fresh = false } = {}) {
   const hash = formatState(fresh ? changes : { ...readState(), ...changes });
-  history[replace ? "replaceState" : "pushState"](null, "", hash);
+  if (replace) replaceAddress(hash);
+  else {
+    if (address.pending !== null) history.replaceState(null, "", address.pending); // what one goes back to
+    forgetPending();
+    history.pushState(null, "", hash);
+  }
   notify();
+}
+
+/**
+ * Write the address now, or soon if it was written just now.
+ *
+ * @param {string} hash
+ */
+function replaceAddress(hash) {
+  forgetPending();
+  const wait = address.written + WRITE_PAUSE - performance.now();
+  if (wait > 0) {
+    address.pending = hash;
+    address.timer = setTimeout(() => replaceAddress(hash), wait);
+    return;
+  }
+  address.written = performance.now();
+  history.replaceState(null, "", hash);
+}
+
+function forgetPending() {
+  address.pending = null;
+  clearTimeout(address.timer);
 }
 
 /**
@@ -165,16 +216,21 @@ export function followState(listener) {
 
 // The browser reports one step back by two events: what is known already is not shown again.
 function notify() {
-  if (location.hash === address.lastHash) return;
-  address.lastHash = location.hash;
+  const hash = address.pending ?? location.hash;
+  if (hash === address.lastHash) return;
+  address.lastHash = hash;
   const state = readState();
   for (const listener of address.listeners) listener(state);
 }
 
 /** Start to follow the address: links, back button, typing. */
 export function startAddress() {
-  addEventListener("popstate", notify);
-  addEventListener("hashchange", notify);
+  const follow = () => {
+    forgetPending();
+    notify();
+  };
+  addEventListener("popstate", follow);
+  addEventListener("hashchange", follow);
   address.lastHash = null;
   notify();
 }

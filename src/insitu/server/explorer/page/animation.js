@@ -4,22 +4,13 @@ import { paintPicture, saveBlob, fileName } from "./downloads.js";
 import { encodeGif } from "./gif.js";
 import { contextOf } from "./raster.js";
 import { sizeOf } from "./plane.js";
-import { ValueColours } from "./value_colours.js";
+import { animatedDimensions } from "./sampled_range.js";
 
 /** @import { FieldView } from "./field_view.js" */
 /** @import { State } from "./address.js" */
 
 const MOST_FRAMES = 120; // of more positions, every n-th
 const PAUSE = 20; // hundredths of a second for a frame
-
-/**
- * Return the dimension that an animation of a view runs along; undefined if all are drawn, reduced, or of length 1.
- *
- * @param {FieldView} view
- */
-export function animatedDimension({ plane, variable }) {
-  return plane.rest.find((dim) => !plane.over.includes(dim) && sizeOf(variable, dim) > 1);
-}
 
 /**
  * Draw every position along a dimension and download them as a GIF. The colours keep the range that they have now.
@@ -29,10 +20,11 @@ export function animatedDimension({ plane, variable }) {
  * @param {AbortSignal} signal ends it without a file
  */
 export async function downloadAnimation(view, onprogress, signal) {
-  const dim = animatedDimension(view);
-  if (!dim || !view.answer) throw new Error("There is no dimension to animate: all are drawn or reduced.");
+  const dim = animatedDimensions(view.plane)[0];
+  if (!dim || !view.colours) throw new Error("There is no dimension to animate: all are drawn or reduced.");
   const before = view.state;
-  const { low, high } = new ValueColours(before, view.answer.header.range);
+  await view.sampledRange.pending;
+  const { low, high } = view.colours;
   const size = sizeOf(view.variable, dim);
   const step = Math.ceil(size / MOST_FRAMES);
   const positions = Array.from({ length: Math.ceil(size / step) }, (_, at) => at * step);

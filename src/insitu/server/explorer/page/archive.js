@@ -1,6 +1,7 @@
 // An archive as the server describes it: groups and variables, found by path.
 
 import { askJson } from "./api.js";
+import { hasField } from "./plane.js";
 
 /**
  * @typedef {{ name: string, value: string }} Attribute
@@ -10,6 +11,12 @@ import { askJson } from "./api.js";
  * How the values of an array are shown.
  *
  * @typedef {"number" | "time" | "bool" | "text" | "other"} Kind
+ */
+
+/**
+ * A flag: it is set where the bits of its mask have its value, or are not zero if it has no value.
+ *
+ * @typedef {{ meaning: string, value: number | null, mask: number | null, colour: string | null }} Flag
  */
 
 /**
@@ -44,6 +51,7 @@ import { askJson } from "./api.js";
  * @property {string} dtype
  * @property {Kind} kind
  * @property {string | null} units
+ * @property {Flag[] | null} flags what values mean, of a flag variable
  * @property {number[] | null} chunk_shape null where chunks differ
  * @property {number} chunks
  * @property {number} tiles
@@ -157,7 +165,7 @@ export class Archive {
  * @param {Variable} variable
  */
 export const isPicture = (variable) =>
-  variable.dims.length >= 2 &&
+  hasField(variable) &&
   ["number", "time", "bool"].includes(variable.kind) &&
   variable.shape.every((size) => size > 0);
 

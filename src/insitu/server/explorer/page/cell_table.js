@@ -86,6 +86,246 @@ export function tableOfAxes(projection, density, lonEdges, latEdges) {
 }
 
 /**
+ * Corners of cells: those of cell `n` are the entries `start(n)` and so on of `lon` and `lat`, by their numbers.
+ *
+ * @typedef {object} Corners
+ * @property {number} count of cells
+ * @property {Numbers} lon
+ * @property {Numbers} lat
+ * @property {(cell: number, into: number[]) => number} find writes the numbers of the corners of a cell; returns how many
+ * @property {number} growth factor by which cells are drawn larger, as every one stands for others that were left out
+ */
+
+const POINT = 3.5; // pixels around a cell that is a point
+
+/**
+ * Return the table of a field whose cells have corners of their own, or are points. A cell is projected and filled, those
+ * across the date line of the map on both sides of it; at the edge of a globe it ends there.
+ *
+ * @param {MapProjection} projection
+ * @param {number} density canvas pixels for each of the screen
+ * @param {Corners} corners
+ * @returns {CellTable}
+ */
+export function tableOfCorners(projection, density, corners) {
+  const { lefts, tops } = pixelGrid(projection, density);
+  const [width, height] = [lefts.length, tops.length];
+  const cells = new Int32Array(width * height);
+  projection.eachPlace(lefts, tops, (pixel) => {
+    cells[pixel] = EMPTY;
+  });
+  const table = { cells, width, height };
+  const { x, y, wrap } = projectCorners(projection, density, corners.lon, corners.lat);
+  /** @type {number[]} */
+  const numbers = [];
+  const [xs, ys] = [new Float64Array(MOST_CORNERS), new Float64Array(MOST_CORNERS)];
+  const discs = corners.count > 0 && corners.find(0, numbers) === 1 ? new Float32Array(width * height).fill(Infinity) : null;
+  for (let cell = 0; cell < corners.count; cell += 1) {
+    const found = Math.min(corners.find(cell, numbers), MOST_CORNERS - 3);
+    let isWhole = found > 0;
+    for (let at = 0; at < found && isWhole; at += 1) {
+      [xs[at], ys[at]] = [x[numbers[at]], y[numbers[at]]];
+      isWhole = Number.isFinite(xs[at]) && Number.isFinite(ys[at]);
+    }
+    if (!isWhole) continue;
+    if (discs && found === 1) fillDisc(table, discs, xs[0], ys[0], POINT * density, FIRST + cell);
+    else if (wrap) fillAround(table, wrap, corners.lat, numbers, xs, ys, found, corners.growth, FIRST + cell);
+    else {
+      grow(xs, ys, found, corners.growth);
+      fillPolygon(table, xs, ys, found, FIRST + cell);
+    }
+  }
+  return table;
+}
+
+const MOST_CORNERS = 64; // of a cell; further ones are left out
+
+/**
+ * How a map repeats itself sideways: its middle, pixels of a whole turn at each corner and at the poles, and where these lie.
+ *
+ * @typedef {{ middle: number, turn: Float64Array, poleTurn: number, top: number, bottom: number }} Wrap
+ */
+
+/**
+ * Return the pixels of corners; NaN where they are not on the map.
+ *
+ * @param {MapProjection} projection
+ * @param {number} density
+ * @param {Numbers} lon
+ * @param {Numbers} lat
+ */
+function projectCorners(projection, density, lon, lat) {
+  const { raw, limit = 90 } = projection.kind;
+  const [x, y] = [new Float64Array(lon.length), new Float64Array(lon.length)];
+  const [x0, y0] = [projection.middle[0] * density, projection.middle[1] * density];
+  const scale = projection.scale * density;
+  const [lon0, radians] = [projection.centre[0], Math.PI / 180];
+  if (raw) {
+    const turn = new Float64Array(lon.length);
+    for (let at = 0; at < lon.length; at += 1) {
+      const [factor, up] = raw(1, Math.max(-limit, Math.min(limit, lat[at])) * radians);
+      const away = lon[at] - lon0;
+      turn[at] = 2 * Math.PI * factor * scale;
+      x[at] = x0 + (away / 360 - Math.floor(away / 360 + 0.5)) * turn[at];
+      y[at] = y0 - up * scale;
+    }
+    const highest = raw(0, limit * radians)[1] * scale;
+    const poleTurn = raw(1, limit * radians)[0] * 2 * Math.PI * scale;
+    return { x, y, /** @type {Wrap} */ wrap: { turn, top: y0 - highest, bottom: y0 + highest, poleTurn, middle: x0 } };
+  }
+  const [sine, cosine] = [Math.sin(projection.axis * radians), Math.cos(projection.axis * radians)];
+  const isStereographic = projection.kind.pole !== undefined;
+  for (let at = 0; at < lon.length; at += 1) {
+    const [lambda, phi] = [(lon[at] - lon0) * radians, lat[at] * radians];
+    const ahead = Math.cos(phi) * Math.cos(lambda);
+    const right = Math.cos(phi) * Math.sin(lambda);
+    const towards = Math.sin(phi) * sine + ahead * cosine;
+    const up = Math.sin(phi) * cosine - ahead * sine;
+    // Corners behind the edge of a globe are put on it, so that cells end there; those far behind have no place.
+    const isFar = towards < (isStereographic ? -0.7 : -0.3);
+    const length = isStereographic ? 1 + towards : towards < 0 ? Math.hypot(right, up) : 1;
+    x[at] = isFar ? NaN : x0 + (scale * right) / length;
+    y[at] = isFar ? NaN : y0 - (scale * up) / length;
+  }
+  return { x, y, wrap: null };
+}
+
+/**
+ * Fill a cell of a map that repeats itself sideways.
+ *
+ * @param {CellTable} table
+ * @param {Wrap} wrap
+ * @param {Numbers} lat
+ * @param {number[]} numbers of the corners
+ * @param {Float64Array} xs
+ * @param {Float64Array} ys
+ * @param {number} count
+ * @param {number} growth
+ * @param {number} entry
+ */
+function fillAround(table, wrap, lat, numbers, xs, ys, count, growth, entry) {
+  // Turns of the corners: each is next to the one before it, which may lie beyond the date line of the map.
+  /** @type {{ share: number, turn: number, y: number }[]} */
+  let ring = [];
+  let through = -1; // the corner before which an edge leads over a pole
+  for (let at = 0; at <= count; at += 1) {
+    const number = numbers[at % count];
+    const turn = wrap.turn[number];
+    let share = turn > 0 ? (xs[at % count] - wrap.middle) / turn : 0;
+    if (at) {
+      share -= Math.round(share - ring[at - 1].share);
+      if (Math.abs(share - ring[at - 1].share) > 0.4999) through = at;
+    }
+    ring.push({ share, turn, y: ys[at % count] });
+  }
+  const around = Math.round(ring[count].share - ring[0].share);
+  const pole = { turn: wrap.poleTurn, y: lat[numbers[0]] > 0 ? wrap.top : wrap.bottom };
+  if (through > 0) {
+    // It leads half around, one way or the other: the way on which the ring closes.
+    for (let at = through; at <= count; at += 1) ring[at].share -= around;
+    const [before, behind] = [ring[through - 1], ring[through]];
+    ring.splice(through, 0, { share: before.share, ...pole }, { share: behind.share, ...pole });
+    ring.pop();
+  } else if (around) {
+    // The ring goes around a pole: it is closed along the edge of the map.
+    ring.push({ share: ring[count].share, ...pole }, { share: ring[0].share, ...pole });
+  } else ring.pop();
+  const shares = ring.map(({ share }) => share);
+  const copies = [0, ...(Math.max(...shares) > 0.5 ? [-1] : []), ...(Math.min(...shares) < -0.5 ? [1] : [])];
+  for (const by of copies) {
+    ring.forEach(({ share, turn, y }, at) => {
+      xs[at] = wrap.middle + (share + by) * turn;
+      ys[at] = y;
+    });
+    if (!around && through < 0) grow(xs, ys, ring.length, growth);
+    fillPolygon(table, xs, ys, ring.length, entry);
+  }
+}
+
+/**
+ * Draw a cell larger, around its middle.
+ *
+ * @param {Float64Array} xs
+ * @param {Float64Array} ys
+ * @param {number} count
+ * @param {number} factor
+ */
+function grow(xs, ys, count, factor) {
+  if (factor <= 1) return;
+  let [x, y] = [0, 0];
+  for (let at = 0; at < count; at += 1) [x, y] = [x + xs[at] / count, y + ys[at] / count];
+  for (let at = 0; at < count; at += 1) [xs[at], ys[at]] = [x + (xs[at] - x) * factor, y + (ys[at] - y) * factor];
+}
+
+/**
+ * Fill the pixels whose middles lie in a polygon: neighbours that share corners leave no gap and do not overlap.
+ *
+ * @param {CellTable} table
+ * @param {Float64Array} xs
+ * @param {Float64Array} ys
+ * @param {number} count
+ * @param {number} entry
+ */
+function fillPolygon({ cells, width, height }, xs, ys, count, entry) {
+  let [low, high] = [Infinity, -Infinity];
+  for (let at = 0; at < count; at += 1) {
+    if (ys[at] < low) low = ys[at];
+    if (ys[at] > high) high = ys[at];
+  }
+  const [first, last] = [Math.max(0, Math.ceil(low - 0.5)), Math.min(height - 1, Math.ceil(high - 0.5) - 1)];
+  for (let row = first; row <= last; row += 1) {
+    const middle = row + 0.5;
+    let crossings = 0;
+    for (let at = 0; at < count; at += 1) {
+      const next = at + 1 === count ? 0 : at + 1;
+      const [y0, y1] = [ys[at], ys[next]];
+      if (y0 <= middle === y1 <= middle) continue;
+      let place = xs[at] + ((middle - y0) / (y1 - y0)) * (xs[next] - xs[at]);
+      let slot = crossings;
+      // Few crossings: they are sorted while they are found.
+      while (slot > 0 && CROSSINGS[slot - 1] > place) {
+        CROSSINGS[slot] = CROSSINGS[slot - 1];
+        slot -= 1;
+      }
+      CROSSINGS[slot] = place;
+      crossings += 1;
+    }
+    for (let pair = 0; pair + 1 < crossings; pair += 2) {
+      const begin = row * width + Math.max(0, Math.ceil(CROSSINGS[pair] - 0.5));
+      const end = row * width + Math.min(width, Math.ceil(CROSSINGS[pair + 1] - 0.5));
+      for (let pixel = begin; pixel < end; pixel += 1) if (cells[pixel] !== OUTSIDE) cells[pixel] = entry;
+    }
+  }
+}
+
+const CROSSINGS = new Float64Array(MOST_CORNERS);
+
+/**
+ * Fill the pixels around a point that are not nearer to another one.
+ *
+ * @param {CellTable} table
+ * @param {Float32Array} distances of the pixels to the points of their cells
+ * @param {number} x
+ * @param {number} y
+ * @param {number} radius
+ * @param {number} entry
+ */
+function fillDisc({ cells, width, height }, distances, x, y, radius, entry) {
+  /** @type {(at: number, length: number) => [number, number]} */
+  const range = (at, length) => [Math.max(0, Math.floor(at - radius)), Math.min(length - 1, Math.ceil(at + radius))];
+  const [[left, right], [top, bottom]] = [range(x, width), range(y, height)];
+  for (let row = top; row <= bottom; row += 1) {
+    for (let column = left; column <= right; column += 1) {
+      const away = Math.hypot(column + 0.5 - x, row + 0.5 - y);
+      const pixel = row * width + column;
+      if (away > radius || away >= distances[pixel] || cells[pixel] === OUTSIDE) continue;
+      distances[pixel] = away;
+      cells[pixel] = entry;
+    }
+  }
+}
+
+/**
  * Paint the values of fields, the later ones over those before. Every value is coloured once, and a pixel is a look-up:
  * 10 frames a second and more of a picture of a million pixels.
  *

@@ -4,7 +4,7 @@ import { askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { chunkFacts, STATES } from "./chunk_facts.js";
 import { paintChunks } from "./chunk_raster.js";
-import { categoryColour } from "./colour.js";
+import { categoryColour, cssColour } from "./colour.js";
 import { colourScale } from "./colour_bar.js";
 import { IndexScale } from "./dimension_scale.js";
 import { choice, element, labelled } from "./element.js";
@@ -150,8 +150,7 @@ export class ChunkView extends PictureView {
         low,
         high,
         isLog: false,
-        map: "viridis",
-        reversed: false,
+        colourAt: (share) => cssColour("viridis", false, share),
         range: header.legend,
         title: this.colour === "bytes" ? "size of a chunk" : "compression ratio",
         height: this.barHeight,

@@ -1,14 +1,14 @@
-// The colour bar beside a picture, with a real axis; triangles where values lie beyond the range.
+// The colour bar beside a picture, with a real axis; arrow ends where values lie beyond the range, and what is missing.
 
 import { axisRight, scaleLinear, scaleLog, select } from "./vendor/plotting.js";
 import { svgElement } from "./element.js";
-import { cssColour } from "./colour.js";
-import { tickFormat } from "./format.js";
+import { drawFlagLegend } from "./flag_colours.js";
+import { formatNumber, tickFormat } from "./format.js";
 
 /** @import { Axis } from "d3-axis" */
 /** @import { NumberValue } from "d3-scale" */
 
-const [BAR, TOP, STEPS] = [16, 22, 128];
+const [BAR, TOP, SHADES, FOOT] = [16, 22, 128, 26];
 
 /** Pixels that a colour bar takes beside a picture. */
 export const BAR_WIDTH = 88;
@@ -27,6 +27,7 @@ export function colourScale(low, high, isLog) {
 /** Vertical colour bar. */
 export class ColourBar {
   element = svgElement("svg", { class: "colour-bar", role: "img" });
+  #drawnKey = "";
 
   /**
    * Draw it between two values.
@@ -35,50 +36,67 @@ export class ColourBar {
    * @param {number} bar.low
    * @param {number} bar.high
    * @param {boolean} bar.isLog
-   * @param {string} bar.map name of the colour map
-   * @param {boolean} bar.reversed
+   * @param {(share: number) => string} bar.colourAt colour of a share from 0 to 1
+   * @param {string} [bar.below] colours of values beyond the range; those of the ends if not given
+   * @param {string} [bar.above]
+   * @param {number[]} [bar.borders] those between steps, with both ends; none: colours without steps
    * @param {{ min: number | null, max: number | null }} bar.range extremes of what is shown
+   * @param {string | null} [bar.missing] colour of missing values: null is hatched; undefined if none are missing
    * @param {string} bar.title
    * @param {number} bar.height
    * @param {(value: number) => string} [bar.formatTick]
    */
-  draw({ low, high, isLog, map, reversed, range, title, height, formatTick }) {
-    const inner = Math.max(80, height - 2 * TOP);
+  draw({ low, high, isLog, colourAt, below, above, borders = [], range, missing, title, height, formatTick }) {
+    const beyond = [range.min !== null && range.min < low, range.max !== null && range.max > high];
+    const ends = [0, 0.3, 0.5, 1].map(colourAt);
+    const key = JSON.stringify([low, high, isLog, ends, below, above, borders, beyond, missing ?? `${missing}`, title, height]);
+    if (key === this.#drawnKey) return;
+    this.#drawnKey = key;
+    const inner = Math.max(80, height - 2 * TOP - (missing === undefined ? 0 : FOOT));
+    const full = inner + 2 * TOP + (missing === undefined ? 0 : FOOT);
     const root = select(this.element)
       .attr("width", BAR_WIDTH)
-      .attr("height", inner + 2 * TOP)
-      .attr("viewBox", `0 0 ${BAR_WIDTH} ${inner + 2 * TOP}`);
+      .attr("height", full)
+      .attr("viewBox", `0 0 ${BAR_WIDTH} ${full}`);
     this.element.setAttribute("aria-label", `Colour bar from ${low} to ${high}, ${title}`);
     root.selectAll("*").remove();
     const body = root.append("g").attr("transform", `translate(18,${TOP})`);
-    for (let step = 0; step < STEPS; step += 1) {
+    const shades = borders.length > 1 ? borders.length - 1 : SHADES;
+    for (let shade = 0; shade < shades; shade += 1) {
       body
         .append("rect")
         .attr("x", 0)
         .attr("width", BAR)
-        .attr("y", inner - ((step + 1) * inner) / STEPS)
-        .attr("height", inner / STEPS + 0.6)
-        .attr("fill", cssColour(map, reversed, step / (STEPS - 1)));
+        .attr("y", inner - ((shade + 1) * inner) / shades)
+        .attr("height", inner / shades + 0.6)
+        .attr("fill", colourAt((shade + 0.5) / shades));
     }
-    if (range.max !== null && range.max > high)
+    if (beyond[1])
       body
         .append("path")
+        .attr("class", "beyond")
         .attr("d", `M0,-2h${BAR}l-${BAR / 2},-10z`)
-        .attr("fill", cssColour(map, reversed, 1));
-    if (range.min !== null && range.min < low)
+        .attr("fill", above ?? colourAt(1));
+    if (beyond[0])
       body
         .append("path")
+        .attr("class", "beyond")
         .attr("d", `M0,${inner + 2}h${BAR}l-${BAR / 2},10z`)
-        .attr("fill", cssColour(map, reversed, 0));
+        .attr("fill", below ?? colourAt(0));
     const scale = (isLog && low > 0 ? scaleLog() : scaleLinear()).domain([low, high]).range([inner, 0]);
     /** @type {Axis<NumberValue>} */
     const axis = axisRight(scale)
       .ticks(Math.max(2, Math.floor(inner / 48)))
       .tickSizeOuter(0);
-    const format = formatTick ?? tickFormat(low, high);
+    const format = formatTick ?? (borders.length ? stepFormat(borders) : tickFormat(low, high));
     // On a logarithmic scale d3 leaves out the texts of ticks that would overlap.
-    if (!(isLog && low > 0)) axis.tickFormat((value) => format(Number(value)));
+    if (borders.length || !(isLog && low > 0)) axis.tickFormat((value) => format(Number(value)));
+    if (borders.length) {
+      const every = Math.ceil((borders.length * 18) / inner);
+      axis.tickValues(borders.filter((_, at) => at % every === 0));
+    }
     body.append("g").attr("class", "axis").attr("transform", `translate(${BAR},0)`).call(axis);
+    if (missing !== undefined) this.#drawMissing(TOP + inner + FOOT - 4, missing);
     root
       .append("text")
       .attr("class", "axis-title")
@@ -86,4 +104,48 @@ export class ColourBar {
       .attr("transform", `translate(11,${TOP + inner / 2}) rotate(-90)`)
       .text(title);
   }
+
+  /**
+   * Draw a legend of words in place of the bar.
+   *
+   * @param {import("./flag_colours.js").Legend} legend
+   */
+  drawWords(legend) {
+    this.#drawnKey = "";
+    drawFlagLegend(this.element, legend);
+  }
+
+  /**
+   * Show below the bar what missing values look like.
+   *
+   * @param {number} top
+   * @param {string | null} colour null: hatched
+   */
+  #drawMissing(top, colour) {
+    const root = select(this.element);
+    const box = root.append("rect").attr("x", 18).attr("y", top).attr("width", BAR).attr("height", 12);
+    if (colour) box.attr("fill", colour);
+    else {
+      box.attr("class", "missing-box");
+      for (const shift of [0, 6, 12])
+        root
+          .append("path")
+          .attr("class", "missing-line")
+          .attr("d", `M${18 + Math.max(0, shift - 12)},${top + Math.min(12, shift)}L${18 + Math.min(BAR, shift)},${top + Math.max(0, shift - BAR)}`);
+    }
+    root.append("text").attr("class", "axis-title").attr("x", 18 + BAR + 6).attr("y", top + 10).text("missing");
+  }
+}
+
+/**
+ * Return the format of the borders of steps: with the digits that tell them apart.
+ *
+ * @param {number[]} borders
+ * @returns {(value: number) => string}
+ */
+function stepFormat(borders) {
+  const step = Math.min(...borders.slice(1).map((border, at) => Math.abs(border - borders[at])));
+  const size = Math.max(...borders.map(Math.abs));
+  const digits = step > 0 ? Math.min(9, Math.max(3, Math.ceil(Math.log10(size / step)) + 2)) : 4;
+  return (value) => formatNumber(Math.abs(value) < step * 1e-9 ? 0 : value, digits);
 }

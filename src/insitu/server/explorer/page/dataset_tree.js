@@ -144,10 +144,11 @@ export class DatasetTree {
       const isHere = variable
         ? link.dataset.variable === variable.path
         : link.dataset.group !== undefined && link.dataset.group === group;
-      if (isHere) {
+      if (!isHere) link.removeAttribute("aria-current");
+      else if (!link.hasAttribute("aria-current")) {
         link.setAttribute("aria-current", "page");
         requestAnimationFrame(() => link.scrollIntoView({ block: "nearest" }));
-      } else link.removeAttribute("aria-current");
+      }
     }
   }
 }

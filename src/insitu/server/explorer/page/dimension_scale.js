@@ -1,7 +1,8 @@
 // Scale of one side of a picture: element index <-> row or column of the sampled array <-> coordinate <-> screen.
 
 import { scaleLinear, scaleUtc } from "./vendor/plotting.js";
-import { formatLabel, tickFormat } from "./format.js";
+import { dateTicks } from "./calendar.js";
+import { degreeAxis, degreeTicks, formatDegrees, formatLabel, tickFormat } from "./format.js";
 
 /** @import { Axis } from "d3-axis" */
 /** @import { NumberValue, ScaleLinear, ScaleTime } from "d3-scale" */
@@ -16,6 +17,7 @@ import { formatLabel, tickFormat } from "./format.js";
  * @property {Kind | "index"} kind `index`: there is no coordinate
  * @property {string | null} units
  * @property {string} name
+ * @property {string | null} calendar of dates that browsers do not have
  * @property {string[] | null} labels texts of the cells where the coordinate has no numbers
  */
 
@@ -66,7 +68,8 @@ export class DimensionScale {
     const ends = [this.edges[0], this.edges[this.count]];
     if (!this.rising) ends.reverse();
     const isTime = this.side.kind === "time" && !this.byIndex;
-    this.scale = isTime ? scaleUtc(ends, [begin, stop]) : scaleLinear(ends, [begin, stop]);
+    // The scale of d3 knows one calendar.
+    this.scale = isTime && !this.side.calendar ? scaleUtc(ends, [begin, stop]) : scaleLinear(ends, [begin, stop]);
   }
 
   /** Return the length of the shown range in units of the coordinate. */
@@ -157,6 +160,17 @@ export class DimensionScale {
   }
 
   /**
+   * Return the element index of a coordinate, with the share of the element that lies before it.
+   *
+   * @param {number} position
+   */
+  indexAt(position) {
+    const cell = this.#search(position);
+    const share = (position - this.edges[cell]) / (this.edges[cell + 1] - this.edges[cell]);
+    return this.first + (cell + share) * this.step;
+  }
+
+  /**
    * Return the screen pixel in the middle of a cell.
    *
    * @param {number} cell
@@ -173,7 +187,7 @@ export class DimensionScale {
   labelOfCell(cell) {
     if (this.side.labels) return String(this.side.labels[cell]);
     if (this.side.kind === "index") return String(this.indexOfCell(cell));
-    return formatLabel(this.positions[cell], this.side.kind, this.side.units);
+    return formatLabel(this.positions[cell], this.side.kind, this.side.units, this.side.calendar);
   }
 
   /** Return about how many letters the longest label of a tick has. */
@@ -188,8 +202,8 @@ export class DimensionScale {
   get title() {
     const name = this.side.name || this.side.dim;
     if (this.byIndex && !this.side.labels) return `${this.side.dim} (index)`;
-    const units = this.side.kind === "time" ? "" : this.side.units;
-    return units && units !== "1" && !/^degrees?_?(north|east|N|E)$/.test(units) ? `${name} (${units})` : name;
+    const units = this.side.kind === "time" ? this.side.calendar : this.side.units;
+    return units && units !== "1" && !degreeAxis(units) ? `${name} (${units})` : name;
   }
 
   /**
@@ -203,20 +217,47 @@ export class DimensionScale {
     axis.tickSizeOuter(0);
     if (this.side.labels) return axis.tickValues(this.#labelTicks(count)).tickFormat((at) => this.#labelAt(Number(at)));
     axis.ticks(count);
-    if (this.side.kind === "time" && !this.byIndex) return axis;
+    if (this.side.kind === "time" && !this.byIndex && !this.side.calendar)
+      return axis.tickValues(this.#withinData(this.scale.ticks(count)));
+    if (this.side.calendar && !this.byIndex) {
+      const [low, high] = this.#dataRange();
+      const { values, format } = dateTicks(low, high, count, this.side.calendar);
+      return axis.tickValues(values).tickFormat((value) => format(Number(value)));
+    }
     if (this.byIndex) return axis.tickValues(this.scale.ticks(count).filter(Number.isInteger)).tickFormat(String);
     const format = this.#coordinateFormat();
-    return axis.tickFormat((value) => format(Number(value)));
+    const degrees = degreeAxis(this.side.units) ? degreeTicks(...this.#dataRange(), count) : null;
+    const ticks = degrees ?? this.#withinData(this.scale.ticks(count));
+    return axis.tickValues(ticks).tickFormat((value) => format(Number(value)));
+  }
+
+  /**
+   * Return the lowest and highest coordinate; of one cell, its borders.
+   *
+   * @returns {[number, number]}
+   */
+  #dataRange() {
+    const { positions, edges, count } = this;
+    const ends = count > 1 ? [positions[0], positions[count - 1]] : [edges[0], edges[count]];
+    return [Math.min(...ends), Math.max(...ends)];
+  }
+
+  /**
+   * Return the ticks that lie where there are data: the borders of the first and the last cell are half a cell further.
+   *
+   * @param {readonly (number | Date)[]} ticks
+   */
+  #withinData(ticks) {
+    const [low, high] = this.#dataRange();
+    const room = (high - low) * 1e-9;
+    return ticks.filter((tick) => Number(tick) >= low - room && Number(tick) <= high + room);
   }
 
   /** @returns {(value: number) => string} */
   #coordinateFormat() {
     const text = tickFormat(this.edges[0], this.edges[this.count], 1e9);
-    const units = this.side.units ?? "";
-    if (/^degrees?_?(north|N)/.test(units))
-      return (value) => `${text(Math.abs(value))}°${value > 0 ? "N" : value < 0 ? "S" : ""}`;
-    if (/^degrees?_?(east|E)/.test(units))
-      return (value) => (value < 0 ? `${text(-value)}°W` : `${text(value)}°${value > 0 ? "E" : ""}`);
+    const axis = degreeAxis(this.side.units);
+    if (axis) return (value) => formatDegrees(value, axis, text);
     return text;
   }
 
@@ -358,4 +399,34 @@ export function isEqualAspect(y, x) {
   /** @param {Side} side */
   const unit = (side) => (side.units ?? "").replace(/_?(north|east|N|E)$/, "");
   return unit(y.side) !== "" && unit(y.side) === unit(x.side);
+}
+
+/**
+ * Return whether the coordinate of the rows of a picture rises downwards on the screen.
+ *
+ * @param {Pick<DimensionScale, "byIndex" | "rising" | "side">} scale
+ * @param {boolean} isImage
+ * @param {{ name: string, value: string }[]} attributes of the coordinate
+ */
+export function rowsRunDown({ byIndex, rising, side }, isImage, attributes) {
+  // Rows of an image run downwards; where it lies on the earth, its coordinates fall.
+  if (isImage) return rising;
+  return byIndex ? Boolean(side.labels) : risesDownwards(attributes, side.dim);
+}
+
+/**
+ * Return whether values of a vertical coordinate rise downwards, as depth and pressure do.
+ *
+ * @param {{ name: string, value: string }[]} attributes of the coordinate
+ * @param {string} dim
+ */
+export function risesDownwards(attributes, dim) {
+  /** @param {string} name */
+  const text = (name) => attributes.find((attribute) => attribute.name === name)?.value.trim().toLowerCase() ?? "";
+  if (text("positive")) return text("positive") === "down";
+  return (
+    /(^|_)(depth|pressure)(_|$)|^(ocean|atmosphere)_sigma|atmosphere_hybrid_sigma/.test(text("standard_name")) ||
+    /^(k|h|da|m|d)?pa(scals?)?$|^(milli|deci)?bars?$|^[dm]b(ar)?$/.test(text("units")) ||
+    /^(depth[a-z]?|dep|deptht|lev_p|p?lev_?p?|plev\w*|pressure|pres|isobaric\w*|level_p|deptho)$/i.test(dim)
+  );
 }

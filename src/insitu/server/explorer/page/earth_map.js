@@ -2,7 +2,8 @@
 
 import { select } from "./vendor/plotting.js";
 import { findAtlas, graticuleLines, graticuleStep, pathOf } from "./coastlines.js";
-import { FIRST, paintTables, tableOfAxes } from "./cell_table.js";
+import { AxesGeometry } from "./cell_geometry.js";
+import { FIRST, paintTables } from "./cell_table.js";
 import { parseColour } from "./colour.js";
 import { formatNumber } from "./format.js";
 import { canvasDensity, MARGIN } from "./picture.js";
@@ -11,12 +12,12 @@ import { contextOf } from "./raster.js";
 import { themeColour } from "./theme.js";
 
 /** @import { Box, State } from "./address.js" */
-/** @import { Numbers } from "./binary.js" */
+/** @import { CellGeometry } from "./cell_geometry.js" */
 /** @import { CellTable } from "./cell_table.js" */
 /** @import { DimensionScale } from "./dimension_scale.js" */
 /** @import { FieldAnswer } from "./field_view.js" */
 /** @import { Cell, Cells, Frame } from "./picture.js" */
-/** @import { Bounds, Place, Point, ProjectionName } from "./projections.js" */
+/** @import { Place, Point, ProjectionName } from "./projections.js" */
 
 /** @typedef {"coasts" | "borders" | "graticule"} LineName */
 
@@ -26,16 +27,15 @@ import { themeColour } from "./theme.js";
  * @typedef {object} Layer
  * @property {FieldAnswer} answer
  * @property {string} key what the values are: those of two layers are drawn over each other only if it is the same
- * @property {Numbers} lonEdges
- * @property {Numbers} latEdges
+ * @property {CellGeometry} geometry
  * @property {DimensionScale} y
  * @property {DimensionScale} x
- * @property {CellTable | null} table
- * @property {string} tableKey
  */
 
 const LEFT = 52; // pixels for the labels of parallels
 const MOST = 4000; // pixels for each degree, at most
+const POLAR = 20; // degrees: fields that lie beyond this latitude, all around, are drawn around the pole
+const SLOW = 60; // ms for a frame of a map that moves
 const REST = 250; // ms that a map rests before finer values are asked for
 /** @type {LineName[]} */
 export const USUAL_LINES = ["coasts", "graticule"];
@@ -63,6 +63,8 @@ export class EarthMap {
   #geometryKey = "";
   #viewKey = "";
   #shownKey = "";
+  /** @type {string | undefined} */
+  #shownProjection = undefined;
   /** @type {{ centre: Place, zoom: number } | null} Null: all of the field. */
   #view = null;
   /** @type {{ centre: Place, width: number, height: number }} */
@@ -70,6 +72,7 @@ export class EarthMap {
   /** @type {Place | null} The place that the pointer holds. */
   #grasped = null;
   #isMoving = false;
+  #movingDensity = 1;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   /** @type {{ key: string, paths: Record<string, Path2D> }} */
@@ -95,19 +98,18 @@ export class EarthMap {
   /**
    * Take over what a state chooses.
    *
-   * @param {ProjectionName | null} name
    * @param {State} state
    * @param {string} geometryKey what the cells are: of others all is forgotten
    */
-  show(name, state, geometryKey) {
+  show(state, geometryKey) {
     if (geometryKey !== this.#geometryKey) {
       this.#geometryKey = geometryKey;
       this.base = this.detail = null;
     }
-    this.name = name;
     this.lines = state.lines ? /** @type {LineName[]} */ (state.lines.split(",")) : USUAL_LINES;
     this.mask = state.mask;
-    const key = JSON.stringify([name, state.centre, state.zoom]);
+    this.#shownProjection = state.projection;
+    const key = JSON.stringify([state.projection, state.centre, state.zoom]);
     if (key === this.#viewKey) return; // the pointer may have moved the map since
     this.#viewKey = key;
     clearTimeout(this.#timer);
@@ -118,24 +120,11 @@ export class EarthMap {
   /**
    * Take values to draw.
    *
-   * @param {FieldAnswer} answer
-   * @param {string} key what they are
-   * @param {DimensionScale} y
-   * @param {DimensionScale} x
+   * @param {Layer} layer
    * @param {Box} whole box of all that the plane shows
    */
-  take(answer, key, y, x, whole) {
-    const isBase = answer.header.box.every((at, side) => at === whole[side]);
-    const known = isBase ? this.base : this.detail;
-    if (known?.answer === answer) {
-      Object.assign(known, { y, x, key });
-      return;
-    }
-    const edges = { lonEdges: limitedTurn(x.edges), latEdges: reachingPoles(y.edges) };
-    const same = known && isEqual(known.lonEdges, edges.lonEdges) && isEqual(known.latEdges, edges.latEdges) ? known : null;
-    /** @type {Layer} */
-    const layer = { answer, key, y, x, ...edges, table: same?.table ?? null, tableKey: same?.tableKey ?? "" };
-    if (isBase) this.base = layer;
+  take(layer, whole) {
+    if (layer.answer.header.box.every((at, side) => at === whole[side])) this.base = layer;
     else this.detail = layer;
   }
 
@@ -154,31 +143,29 @@ export class EarthMap {
     return layer && { y: layer.y, x: layer.x };
   }
 
+  /**
+   * The projection that suits the field: around a pole that of the pole.
+   *
+   * @returns {ProjectionName}
+   */
+  get suitable() {
+    const { west, east, south, north } = this.base?.geometry.bounds ?? { west: 0, east: 0, south: 0, north: 0 };
+    if (east - west < 300) return "plate";
+    return south > POLAR ? "north" : north < -POLAR ? "south" : "plate";
+  }
+
   /** Show all of the field again. */
   showAll() {
     clearTimeout(this.#timer);
     this.#view = null;
     this.#isMoving = false;
-    this.#viewKey = JSON.stringify([this.name, undefined, undefined]);
-  }
-
-  /** @returns {Bounds | null} */
-  get #bounds() {
-    if (!this.base) return null;
-    const { lonEdges, latEdges } = this.base;
-    /** @type {(edges: Numbers) => [number, number]} */
-    const ends = (edges) => {
-      const [one, other] = [edges[0], edges[edges.length - 1]];
-      return [Math.min(one, other), Math.max(one, other)];
-    };
-    const [[west, east], [south, north]] = [ends(lonEdges), ends(latEdges)];
-    return { west, east, south, north };
+    this.#viewKey = JSON.stringify([this.#shownProjection, undefined, undefined]);
   }
 
   /** @param {{ width: number, height: number }} room */
   place(room) {
     const name = this.name ?? "plate";
-    const bounds = this.#bounds ?? { west: -180, east: 180, south: -90, north: 90 };
+    const bounds = this.base?.geometry.bounds ?? { west: -180, east: 180, south: -90, north: 90 };
     this.#fit = fitBounds(name, bounds);
     const wide = Math.max(120, room.width - LEFT - MARGIN.right);
     const ratio = Math.max(0.4, Math.min(1.2, this.#fit.height / this.#fit.width));
@@ -271,7 +258,7 @@ export class EarthMap {
       /** @type {(number: number) => number} */
       const round = (number) => Number(number.toFixed(4));
       this.#view = { centre: [round(centre[0]), round(centre[1])], zoom: Number(zoom.toPrecision(5)) };
-      this.#viewKey = JSON.stringify([this.name, this.#view.centre, this.#view.zoom]);
+      this.#viewKey = JSON.stringify([this.#shownProjection, this.#view.centre, this.#view.zoom]);
       this.actions.rest(this.#view);
     }, REST);
   }
@@ -282,22 +269,6 @@ export class EarthMap {
   }
 
   /**
-   * Return the table of a layer in the projection of now.
-   *
-   * @param {Layer} layer
-   * @param {number} density
-   */
-  #tableOf(layer, density) {
-    const projection = /** @type {MapProjection} */ (this.projection);
-    const key = `${projection.key} ${density}`;
-    if (!layer.table || layer.tableKey !== key) {
-      layer.table = tableOfAxes(projection, density, layer.lonEdges, layer.latEdges);
-      layer.tableKey = key;
-    }
-    return layer.table;
-  }
-
-  /**
    * Paint what is shown on a canvas.
    *
    * @param {HTMLCanvasElement} canvas
@@ -305,16 +276,19 @@ export class EarthMap {
    * @param {(value: number) => number} paint
    */
   paint(canvas, key, paint) {
-    // A map that moves is drawn at the density of the screen's points: four times as fast on dense screens.
+    // A map that moves is drawn coarser where a frame would take too long.
     this.#shownKey = key;
-    const density = this.#isMoving ? 1 : canvasDensity();
-    const layers = this.layersOf(key).map((layer) => ({ table: this.#tableOf(layer, density), values: layer.answer.arrays.values }));
+    const density = this.#isMoving ? this.#movingDensity : canvasDensity();
+    const begin = performance.now();
+    const projection = /** @type {MapProjection} */ (this.projection);
+    const layers = this.layersOf(key).map(({ geometry, answer }) => ({ table: geometry.table(projection, density), values: answer.arrays.values }));
     if (!layers.length) return;
     const { width, height } = layers[0].table;
     Object.assign(canvas, { width, height });
     const context = contextOf(canvas);
     paintTables(context, layers, paint, { outside: pixelColour("paper"), empty: pixelColour("unwritten") });
     this.#drawLines(context, density);
+    if (this.#isMoving && performance.now() - begin > SLOW) this.#movingDensity = 0.5;
   }
 
   /**
@@ -356,8 +330,9 @@ export class EarthMap {
     }
     if (atlas && this.lines.includes("coasts")) {
       const coasts = (paths.coasts ??= pathOf(projection, atlas.coasts));
-      stroke(coasts, "rgba(255, 255, 255, 0.45)", 2.4);
-      stroke(coasts, "rgba(15, 15, 15, 0.9)", 1);
+      const width = this.width < 400 ? 0.7 : 1; // on a phone all lines are near each other
+      stroke(coasts, "rgba(255, 255, 255, 0.45)", 2.4 * width);
+      stroke(coasts, "rgba(15, 15, 15, 0.9)", width);
     }
     stroke(sphere, themeColour("line-strong"), 1);
     if (this.lines.includes("graticule") && !this.#isFramed) this.#writeLabels(context);
@@ -437,13 +412,14 @@ export class EarthMap {
    */
   cellAt([left, top]) {
     const layer = this.#reading;
-    const table = layer?.table;
+    const table = layer?.geometry.knownTable;
     if (!layer || !table) return null;
     const column = Math.floor((left / this.width) * table.width);
-    const row = Math.floor((top / this.height) * table.height);
+    const row = Math.max(0, Math.ceil((top / this.height) * table.height) - 1); // on a border, the cell above
     if (column < 0 || row < 0 || column >= table.width || row >= table.height) return null;
     const cell = table.cells[row * table.width + column] - FIRST;
-    return cell < 0 ? null : { row: Math.floor(cell / layer.x.count), column: cell % layer.x.count };
+    const { columns } = layer.geometry;
+    return cell < 0 ? null : { row: Math.floor(cell / columns), column: cell % columns };
   }
 
   /**
@@ -452,8 +428,8 @@ export class EarthMap {
    */
   pixelOfCell({ row, column }) {
     const layer = this.#reading;
-    if (!layer || row < 0 || column < 0 || row >= layer.y.count || column >= layer.x.count) return null;
-    const point = this.projection?.project(...middleOf(layer, row, column)) ?? null;
+    if (!layer || row < 0 || column < 0 || row >= layer.geometry.rows || column >= layer.geometry.columns) return null;
+    const point = this.projection?.project(...layer.geometry.middle(row, column)) ?? null;
     return point && this.#isSeen(point) ? point : null;
   }
 
@@ -463,7 +439,21 @@ export class EarthMap {
   }
 
   /**
-   * Along the row or the column that leads there most directly.
+   * Return the place of a cell as a text; empty where labels of the sides say it.
+   *
+   * @param {Cell} cell
+   */
+  labelOfCell({ row, column }) {
+    const { geometry, y, x } = this.#reading ?? {};
+    if (!geometry || (geometry instanceof AxesGeometry && !y?.byIndex && !x?.byIndex)) return "";
+    const [lon, lat] = geometry.middle(row, column);
+    /** @type {(degrees: number) => number} */
+    const round = (degrees) => Number(degrees.toFixed(4));
+    return `${formatLatitude(round(lat))} ${formatLongitude(round(lon))}`;
+  }
+
+  /**
+   * The next cells that one comes to on the screen.
    *
    * @param {Cell} cursor
    * @param {[number, number]} direction
@@ -471,31 +461,22 @@ export class EarthMap {
    * @returns {Cell}
    */
   neighbour(cursor, [down, right], by) {
-    const layer = this.#reading;
-    const from = this.pixelOfCell(cursor);
-    if (!layer || !from) return cursor;
-    const { count: rows } = layer.y;
-    const { count: columns } = layer.x;
-    const isRound = Math.abs(layer.lonEdges[columns] - layer.lonEdges[0]) > 359;
-    /** @type {(cells: number, turn: [number, number]) => Cell} */
-    const step = (cells, [vertical, horizontal]) => {
-      const column = cursor.column + cells * horizontal;
-      return {
-        row: Math.max(0, Math.min(rows - 1, cursor.row + cells * vertical)),
-        column: isRound ? (column + columns) % columns : Math.max(0, Math.min(columns - 1, column)),
-      };
-    };
-    /** @type {[number, number][]} */
-    const turns = [[0, 1], [0, -1], [1, 0], [-1, 0]]; // prettier-ignore
-    let [best, most] = [cursor, 0.3]; // at least this share of the way must lead there
-    for (const turn of turns) {
-      const to = this.pixelOfCell(step(1, turn));
-      const length = to ? Math.hypot(to[0] - from[0], to[1] - from[1]) : 0;
-      if (!to || !length) continue;
-      const share = ((to[0] - from[0]) * right + (to[1] - from[1]) * down) / length;
-      if (share > most) [best, most] = [step(by, turn), share];
+    let cell = cursor;
+    for (let found = 0; found < by; found += 1) {
+      const from = this.pixelOfCell(cell);
+      if (!from) return cell;
+      let next = null;
+      for (let pixels = 1; !next; pixels += 1) {
+        const point = /** @type {Point} */ ([from[0] + pixels * right, from[1] + pixels * down]);
+        if (!this.#isSeen(point)) return cell;
+        const there = this.cellAt(point);
+        const middle = there && this.pixelOfCell(there);
+        // Its middle lies ahead, too: around a pole cells are narrower than a pixel, and one would go round in circles.
+        if (middle && (middle[0] - from[0]) * right + (middle[1] - from[1]) * down > 0.5) next = there;
+      }
+      cell = next;
     }
-    return best;
+    return cell;
   }
 
   /**
@@ -505,7 +486,8 @@ export class EarthMap {
    */
   cellsWithin(from, to) {
     const layer = this.#reading;
-    return layer?.table ? cellRange(layer.table, layer.x.count, this.#share(from), this.#share(to)) : null;
+    const table = layer?.geometry.knownTable;
+    return layer && table ? cellRange(table, layer.geometry.columns, this.#share(from), this.#share(to)) : null;
   }
 
   /**
@@ -529,9 +511,9 @@ export class EarthMap {
     if (!base || !this.width) return null;
     this.#project();
     const [stepY, stepX] = base.answer.header.sampling.step;
+    const projection = /** @type {MapProjection} */ (this.projection);
     if (stepY <= 1 && stepX <= 1) return null;
-    const seen = cellRange(this.#tableOf(base, 0.5), base.x.count, [0, 0], [1, 1]);
-    base.tableKey = ""; // it was a coarse one
+    const seen = cellRange(base.geometry.table(projection, canvasDensity()), base.geometry.columns, [0, 0], [1, 1]);
     if (!seen) return null;
     const [rows, columns] = [base.y.rangeOfCells(...seen.rows), base.x.rangeOfCells(...seen.columns)];
     const [y0, y1, x0, x1] = base.answer.header.box;
@@ -552,18 +534,6 @@ export class EarthMap {
       Math.min(x1, columns[1] + asideColumns),
     ];
   }
-}
-
-/**
- * Return the place in the middle of a cell.
- *
- * @param {Layer} layer
- * @param {number} row
- * @param {number} column
- * @returns {Place}
- */
-function middleOf({ lonEdges, latEdges }, row, column) {
-  return [(lonEdges[column] + lonEdges[column + 1]) / 2, (latEdges[row] + latEdges[row + 1]) / 2];
 }
 
 /**
@@ -597,40 +567,6 @@ function cellRange({ cells, width, height }, count, from, to) {
     }
   }
   return rows[1] < 0 ? null : { rows, columns };
-}
-
-/**
- * Return borders of columns that go around the earth once at most.
- *
- * @param {Numbers} edges
- */
-function limitedTurn(edges) {
-  const sign = edges[edges.length - 1] < edges[0] ? -1 : 1;
-  const end = edges[0] + sign * 360;
-  return Float64Array.from(edges, (edge) => (sign * edge > sign * end ? end : edge));
-}
-
-/**
- * Return borders of rows that end at the poles: there where the labels of the last row are less than a row away from them.
- *
- * @param {Numbers} edges
- */
-function reachingPoles(edges) {
-  const limited = Float64Array.from(edges, (edge) => Math.max(-90, Math.min(90, edge)));
-  const last = limited.length - 1;
-  for (const [end, next] of [[0, 1], [last, last - 1]]) {
-    const height = Math.abs(limited[end] - limited[next]);
-    if (last > 1 && 90 - Math.abs(limited[end]) < 0.75 * height) limited[end] = 90 * Math.sign(limited[end]);
-  }
-  return limited;
-}
-
-/**
- * @param {Numbers} one
- * @param {Numbers} other
- */
-function isEqual(one, other) {
-  return one.length === other.length && one.every((value, at) => value === other[at]);
 }
 
 /** @param {string} name of a colour of the theme */

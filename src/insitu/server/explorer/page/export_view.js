@@ -1,9 +1,11 @@
 // Take it with you: snippets that give what is on the screen, downloads, a link.
 
+import { bandDimension, compositeBands } from "./composite.js";
 import { element } from "./element.js";
 import { downloadField } from "./downloads.js";
 import { errorBox } from "./messages.js";
-import { exportedPlane, fieldParameters, planeOf, sizeOf } from "./plane.js";
+import { exportedPlane, fieldParameters, hasField, planeOf } from "./plane.js";
+import { animatedDimensions } from "./sampled_range.js";
 import { regionRequests } from "./regions.js";
 import { commandSnippet, curlSnippet, pythonSnippet, snippetBox, zarrSnippet } from "./snippets.js";
 
@@ -36,13 +38,16 @@ export class ExportView {
    * @param {State} state
    */
   update(state) {
+    const isField = hasField(this.variable);
     const plane = exportedPlane(this.variable, state);
-    const isField = this.variable.dims.length >= 2;
+    const bands = isField ? compositeBands(state, planeOf(this.variable, state)) : null;
+    const dim = bandDimension(this.variable);
+    if (bands && dim) plane.composite = { dim, bands };
     const parameters = isField
       ? fieldParameters(this.archive.url, plane)
       : { url: this.archive.url, variable: this.variable.path };
     const canAnimate =
-      isField && plane.rest.some((dim) => !plane.over.includes(dim) && sizeOf(this.variable, dim) > 1);
+      isField && animatedDimensions(plane).length > 0;
     const problem = element("div", {});
     /**
      * @param {string} text
@@ -67,8 +72,8 @@ export class ExportView {
     const buttons = [
       isField ? save("PNG", () => this.savePicture()) : null,
       canAnimate ? this.#animationButton(problem) : null,
-      isField ? save("NetCDF", () => downloadField("netcdf", parameters, this.variable)) : null,
-      isField ? save("CSV", () => downloadField("csv", parameters, this.variable)) : null,
+      isField && !plane.composite ? save("NetCDF", () => downloadField("netcdf", parameters, this.variable)) : null,
+      isField && !plane.composite ? save("CSV", () => downloadField("csv", parameters, this.variable)) : null,
     ];
     /** @type {[string, string | null][]} */
     const entries = [
@@ -76,7 +81,7 @@ export class ExportView {
       ["xarray over /zarr", zarrSnippet(this.archive, plane)],
       ["Command line", commandSnippet(this.archive, plane)],
     ];
-    if (isField) entries.push(["curl", curlSnippet(parameters, this.needsToken)]);
+    if (isField && !plane.composite) entries.push(["curl", curlSnippet(parameters, this.needsToken)]);
     if (isField && state.regions?.length) {
       const requests = regionRequests(this.archive.url, planeOf(this.variable, state), state.regions, state.region_line);
       const lines = requests.map((request, at) => curlSnippet(request, this.needsToken, "region", `region_${at + 1}.nc`));

@@ -1,12 +1,16 @@
 // The values of a variable of two or more dimensions: picture, colour bar, sliders, read-out, line plot, histogram.
 
-import { askJson, Latest } from "./api.js";
+import { askArrays, askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
-import { DimensionScale, isEqualAspect } from "./dimension_scale.js";
+import { toGeometry } from "./cell_geometry.js";
+import { MAPS } from "./colour.js";
+import { Composite, compositeBands } from "./composite.js";
+import { DimensionScale, isEqualAspect, rowsRunDown } from "./dimension_scale.js";
 import { EarthMap } from "./earth_map.js";
 import { element, labelled } from "./element.js";
+import { FlagColours, flagsOf } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
-import { formatCount, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
+import { formatCount, formatLabel, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
 import { errorBox } from "./messages.js";
@@ -19,12 +23,14 @@ import { fieldParameters, planeOf, sizeOf } from "./plane.js";
 import { isProjection } from "./projections.js";
 import { Regions } from "./regions.js";
 import { paintRaster } from "./raster.js";
+import { OWN_RANGE, rangeDimension, SampledRange } from "./sampled_range.js";
 import { labelAt, coordinateOf } from "./sliders.js";
 import { ValueColours } from "./value_colours.js";
 
 /** @import { Box, Changes, State } from "./address.js" */
-/** @import { Archive, Kind, Variable } from "./archive.js" */
-/** @import { Numbers } from "./binary.js" */
+/** @import { Archive, EarthPlane, Kind, Variable } from "./archive.js" */
+/** @import { BinaryAnswer, Numbers } from "./binary.js" */
+/** @import { CellGeometry } from "./cell_geometry.js" */
 /** @import { Range } from "./colour.js" */
 /** @import { Side } from "./dimension_scale.js" */
 /** @import { Parameters } from "./api.js" */
@@ -36,7 +42,7 @@ import { ValueColours } from "./value_colours.js";
  *
  * @typedef {object} FieldHeader
  * @property {[number, number]} shape rows and columns
- * @property {Side} y
+ * @property {Side | null} y null: the cells do not lie in rows
  * @property {Side} x
  * @property {Box} box
  * @property {{ method: "all" | "mean" | "nearest" | "overview", step: [number, number], share: number }} sampling
@@ -50,11 +56,25 @@ import { ValueColours } from "./value_colours.js";
  *   of a sparse array there are, in all and in the picture, and where the first begins
  */
 
-/** @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers } }} FieldAnswer */
+/**
+ * With where its cells lie on the earth, if it was asked for.
+ *
+ * @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers }, geometry?: CellGeometry | null }} FieldAnswer
+ */
+
+/**
+ * What is painted, and the pixel of each of its numbers.
+ *
+ * @typedef {{ cells: Numbers, painter: (value: number) => number }} Painted
+ */
 
 /** @typedef {[number, number]} Point row and column of an element of the variable */
 
+/** Side of cells that do not lie in rows. */
+const NO_ROWS = new DimensionScale({ dim: "", kind: "index", units: null, name: "", calendar: null, labels: null }, Float64Array.of(0), 0, 1, 1, true);
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
+const FRAMES_AHEAD = 8; // pictures that are asked for while an animation plays
+const HISTOGRAM_PAUSE = 300; // ms after the last picture of an animation
 const KEYS =
   "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus zooms out, Escape shows all and ends a polygon, brackets move the first slider. A map is moved by the keys w, a, s and d.";
 
@@ -66,10 +86,18 @@ const KEYS =
 export class FieldView extends PictureView {
   #latestPoint = new Latest();
   #valuesKey = "";
-  /** @type {ValueColours | null} */
-  #colours = null;
+  #mapProblem = "";
+  /** @type {EarthPlane["kind"] | null} */
+  #mapKind = null;
+  /** @type {{ key: string, geometry: CellGeometry }[]} */
+  #geometries = [];
+  /** @type {Painted | null} */
+  #painted = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #histogramTimer;
+  #keepsCursor = false;
 
   /**
    * @param {Archive} archive
@@ -84,16 +112,29 @@ export class FieldView extends PictureView {
       loadingText: `Loading ${variable.name}`,
       keysText: KEYS,
       onstatistic: (dim, statistic) => this.#setStatistic(dim, statistic),
+      onplay: (dim) => this.#shareRange(dim),
     });
     this.histogram = new Histogram((low, high) => changeState({ low: roundLimit(low), high: roundLimit(high) }));
     this.line = new LinePlot(this.url, variable, (dim) => changeState({ line: dim }));
     this.line.element.hidden = true;
     this.controls = new FieldControls(variable);
     this.regions = new Regions(this.url, variable, () => this.redraw());
+    this.sampledRange = new SampledRange(this.url, () => this.#drawAgain());
+    const flags = flagsOf(variable);
+    this.flags = flags && new FlagColours(flags);
+    /** @type {ValueColours | null} Those that are drawn. */
+    this.colours = null;
+    this.composite = new Composite(
+      this.url,
+      variable,
+      this.frames,
+      () => this.#drawAgain(),
+      (problem) => this.problem.replaceChildren(errorBox(problem)),
+    );
     this.overlay = new Overlay(
       archive,
       variable,
-      () => this.redraw(),
+      () => this.#drawAgain(),
       (problem) => this.problem.replaceChildren(errorBox(problem)),
     );
     this.map = new EarthMap({
@@ -105,7 +146,7 @@ export class FieldView extends PictureView {
     this.mapControls = new MapControls();
     const { y, x } = this.sideChoices;
     this.assemble(
-      [labelled("Vertical", y), labelled("Horizontal", x), ...this.mapControls.elements, ...this.controls.elements, ...this.overlay.elements, this.regions.controls],
+      [labelled("Vertical", y), labelled("Horizontal", x), ...this.mapControls.elements, ...this.controls.elements, this.composite.element, ...this.overlay.elements, this.regions.controls],
       [this.regions.element, this.line.element, this.histogram.element],
     );
   }
@@ -118,16 +159,40 @@ export class FieldView extends PictureView {
   async update(state) {
     this.state = state;
     this.showPlane(planeOf(this.variable, state), ["number", "bool"].includes(this.variable.kind));
-    this.controls.showState(state);
+    this.controls.showState(state, this.plane);
     this.regions.update(this.plane, state.regions ?? [], state.region_line);
+    this.composite.update(state, this.plane, (plane) => this.#parameters(plane));
     this.overlay.update(state, this.plane, { width: this.width, height: this.height });
-    const whole = { ...fieldParameters(this.url, this.plane), sampling: state.sampling, ...this.#resolution() };
+    this.sliders.showPace(state);
+    const whole = this.#parameters(this.plane);
     const box = this.#showMap(state, whole);
     const parameters = box ? { ...whole, box } : whole;
+    const ahead = this.sliders.upcoming(FRAMES_AHEAD).map((index) => ({
+      ...this.#parameters({ ...this.plane, index: { ...this.plane.index, ...index } }),
+      ...(box ? { box } : {}),
+    }));
     const { base } = this.map;
-    if (this.isRequested(parameters)) this.redraw();
+    const isPlaced = !this.map.name || this.answer?.geometry !== undefined; // before, it may have been drawn by axes
+    if (this.isRequested(parameters) && isPlaced) this.redraw();
     else if (this.map.name && !box && base?.key === this.#valuesKey) this.showAnswer(base.answer, parameters);
-    else await this.load(parameters);
+    else {
+      const loaded = this.load(parameters);
+      this.frames.fetchAhead(ahead);
+      // A link, say, that shows a part of what is there: how fine that can be is known now only.
+      if ((await loaded) && !box && this.map.name && this.map.finerBox()) await this.update(this.state);
+    }
+    // After the picture, which it must not keep waiting.
+    if (this.state === state) this.sampledRange.update(state, this.plane);
+  }
+
+  /** @param {FieldPlane} plane */
+  #parameters(plane) {
+    return { ...fieldParameters(this.url, plane), sampling: this.state.sampling, ...this.#resolution() };
+  }
+
+  /** Done once the lines and arrows over the picture are drawn, too. */
+  get drawn() {
+    return Promise.all([this.overlay.pending, this.composite.pending]).then(() => {});
   }
 
   /**
@@ -138,14 +203,23 @@ export class FieldView extends PictureView {
    */
   #showMap(state, whole) {
     const { plane, map } = this;
-    const canMap = liesOnEarth(this.archive, this.variable, plane) && state.axes !== "index";
-    const name = !canMap || state.projection === "none" ? null : isProjection(state.projection) ? state.projection : "plate";
+    // A map paints one field at a time.
+    this.#mapKind = compositeBands(state, plane) ? null : mapKind(this.variable, plane);
     this.#valuesKey = JSON.stringify(whole);
-    map.show(name, state, JSON.stringify([plane.y, plane.x, plane.box]));
-    this.mapControls.showState(state, name, canMap);
-    this.regions.showMap(name !== null);
+    map.show(state, JSON.stringify([plane.y, plane.x, plane.box]));
+    this.#chooseProjection();
+    this.regions.showMap(map.name !== null, plane.y !== null);
     if (state.centre || state.zoom) this.wholeButton.disabled = false;
-    return name ? map.finerBox() : null;
+    return map.name ? map.finerBox() : null;
+  }
+
+  /** Take the projection that the state names, else one that suits the field, once it is known where it lies. */
+  #chooseProjection() {
+    const { map, state } = this;
+    const canMap = this.#mapKind !== null && (state.axes !== "index" || this.plane.y === null);
+    const isOff = state.projection === "none" && this.plane.y !== null;
+    map.name = !canMap || isOff ? null : isProjection(state.projection) ? state.projection : map.suitable;
+    this.mapControls.showState(state, map.name, canMap);
   }
 
   #resolution() {
@@ -162,47 +236,135 @@ export class FieldView extends PictureView {
     const [y0, y1, x0, x1] = header.box;
     const [stepY, stepX] = header.sampling.step;
     const byIndex = this.state.axes === "index";
-    const y = new DimensionScale(header.y, arrays.y, y0, y1, stepY, byIndex);
+    const y = header.y ? new DimensionScale(header.y, arrays.y, y0, y1, stepY, byIndex) : NO_ROWS;
     const x = new DimensionScale(header.x, arrays.x, x0, x1, stepX, byIndex);
-    if (this.map.name) this.map.take(this.answer, this.#valuesKey, y, x, this.plane.box);
+    const { geometry } = this.answer;
+    if (this.map.name && geometry)
+      this.map.take({ answer: this.answer, key: this.#valuesKey, geometry, y, x }, this.plane.box);
+    this.#chooseProjection();
     // Colours do not change with what is in view, where the range of all is known.
-    const range = this.#mapLayers(y, x)[0]?.answer.header.range ?? header.range;
-    const colours = new ValueColours(this.state, range);
-    this.controls.showColours(colours);
-    this.#drawField(y, x, colours);
-    this.bar.draw({
-      low: colours.low,
-      high: colours.high,
-      isLog: colours.isLog,
-      map: colours.map,
-      reversed: colours.reversed,
-      range,
-      title: [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" "),
-      height: this.barHeight,
-    });
+    const range = this.sampledRange.answer ?? this.#mapLayers()[0]?.answer.header.range ?? header.range;
+    const colours = (this.colours = new ValueColours(this.state, range, this.variable));
+    const flags = this.shownFlags;
+    this.controls.showColours(colours, flags !== null);
+    const composite = this.composite.paint(this.state, this.answer);
+    this.#drawField(y, x, composite ?? { cells: arrays.values, painter: (flags ?? colours).painter() });
+    if (composite) this.#drawWords(composite.entries, "Composite");
+    else this.#drawBar(this.answer, colours);
     this.#drawTexts(header);
+    clearTimeout(this.#histogramTimer);
+    // While pictures pass by it would cost as much time as they do.
+    if (this.sliders.isPlaying) this.#histogramTimer = setTimeout(() => this.#drawHistogram(), HISTOGRAM_PAUSE);
+    else this.#drawHistogram();
+    if (this.#keepsCursor) return;
+    this.#showPoint();
+    this.picture.point(null);
+  }
+
+  /** Draw again what is shown, with more or in other colours: the pointer stays where it is, and what was read there. */
+  #drawAgain() {
+    this.#keepsCursor = true;
+    this.redraw();
+    this.#keepsCursor = false;
+  }
+
+  #drawHistogram() {
+    const { answer, colours, shownFlags } = this;
+    if (!answer || !colours) return;
+    const { header, arrays } = answer;
     this.histogram.draw({
       values: arrays.values,
       range: header.range,
-      colourOf: (value) => colours.colourOf(value),
+      colourOf: (value) => (shownFlags ? shownFlags.nearestColour(value) : colours.colourOf(value)),
       low: colours.low,
       high: colours.high,
       units: this.#units(),
       missing: header.missing,
       note: header.sampling.method === "all" ? "" : " shown",
     });
-    this.#showPoint();
-    this.picture.point(null);
+  }
+
+  /** Colours and words of the flags; null if the variable has none, or a colour map was chosen for its numbers. */
+  get shownFlags() {
+    return this.state.map && MAPS[this.state.map] ? null : this.flags;
   }
 
   /**
-   * Return what is drawn on a map; nothing where the picture is none, or labels turn back.
-   *
-   * @param {DimensionScale} y
-   * @param {DimensionScale} x
+   * @param {import("./flag_colours.js").Legend["entries"]} entries
+   * @param {string} title
    */
-  #mapLayers(y, x) {
-    return this.map.name && !y.byIndex && !x.byIndex ? this.map.layersOf(this.#valuesKey) : [];
+  #drawWords(entries, title) {
+    this.bar.drawWords({ entries, title, width: this.barWidth, height: this.barHeight });
+  }
+
+  get barWidth() {
+    if (!this.shownFlags && !this.composite.answers) return super.barWidth;
+    return Math.round(Math.min(200, 0.34 * this.stageWidth));
+  }
+
+  /**
+   * @param {FieldAnswer} answer
+   * @param {ValueColours} colours
+   */
+  #drawBar({ header, arrays }, colours) {
+    const title = [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" ");
+    if (this.shownFlags) {
+      this.#drawWords(this.shownFlags.entries(arrays.values), title);
+      return;
+    }
+    this.bar.draw({
+      low: colours.low,
+      high: colours.high,
+      isLog: colours.isLog,
+      colourAt: (share) => colours.colourAt(share),
+      below: colours.below,
+      above: colours.above,
+      borders: colours.borders,
+      range: header.range,
+      missing: header.missing ? colours.missing : undefined,
+      title,
+      height: this.barHeight,
+    });
+  }
+
+  /** Return what is drawn on a map; nothing where the picture is none. */
+  #mapLayers() {
+    return this.map.name ? this.map.layersOf(this.#valuesKey) : [];
+  }
+
+  /**
+   * Ask for values, and for a map, where they lie.
+   *
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
+   */
+  async ask(parameters, signal) {
+    this.#mapProblem = "";
+    const places = this.map.name ? this.#askGeometry(parameters, signal) : undefined;
+    // Values that have no place are still shown by axes.
+    const placed = places?.catch((problem) => {
+      this.#mapProblem = `. There is no map: ${problem instanceof Error ? problem.message : problem}`;
+      return null;
+    });
+    const [answer, geometry] = await Promise.all([super.ask(parameters, signal), placed]);
+    return { .../** @type {BinaryAnswer} */ (answer), geometry };
+  }
+
+  /**
+   * Return where cells lie; what was asked for last is known.
+   *
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
+   */
+  async #askGeometry({ variable, y, x, box, rows, columns, sampling }, signal) {
+    const wanted = { url: this.url, variable, y, x, box, rows, columns, sampling };
+    const key = JSON.stringify(wanted);
+    const known = this.#geometries.find((one) => one.key === key);
+    if (known) return known.geometry;
+    const geometry = toGeometry(await askArrays("geometry", wanted, signal));
+    // That of all, and those of what was in view last.
+    this.#geometries = [{ key, geometry }, ...this.#geometries].slice(0, 3);
+    return geometry;
   }
 
   /**
@@ -210,21 +372,19 @@ export class FieldView extends PictureView {
    *
    * @param {DimensionScale} y
    * @param {DimensionScale} x
-   * @param {ValueColours} colours
+   * @param {Painted} painted
    */
-  #drawField(y, x, colours) {
-    if (!this.answer) return;
-    const { values } = this.answer.arrays;
-    const isMap = this.#mapLayers(y, x).length > 0;
-    this.#colours = colours;
+  #drawField(y, x, painted) {
+    const isMap = this.#mapLayers().length > 0;
+    this.#painted = painted;
     if (isMap) {
       this.scales = { y, x };
-      this.drawFrame(this.map, (canvas) => this.map.paint(canvas, this.#valuesKey, colours.painter()));
+      this.drawFrame(this.map, (canvas) => this.map.paint(canvas, this.#valuesKey, painted.painter));
     } else {
       this.drawPicture(y, x, {
         yDown: this.#isYDown(y),
         equalAspect: isEqualAspect(y, x),
-        render: (canvas) => paintRaster(canvas, values, y, x, colours.painter()),
+        render: (canvas) => paintRaster(canvas, painted.cells, y, x, painted.painter),
       });
     }
     const places = isMap ? this.places : new AxesPlaces(y, x);
@@ -234,8 +394,8 @@ export class FieldView extends PictureView {
 
   /** Draw a map that was moved: all but the picture is as before. */
   #drawMoved() {
-    if (!this.scales || !this.#colours || !this.map.name) return;
-    this.#drawField(this.scales.y, this.scales.x, this.#colours);
+    if (!this.scales || !this.#painted || !this.#mapLayers().length) return;
+    this.#drawField(this.scales.y, this.scales.x, this.#painted);
     this.picture.pointAgain();
     this.#markPoint();
   }
@@ -247,12 +407,8 @@ export class FieldView extends PictureView {
    */
   #isYDown(y) {
     if (this.state.flip) return this.state.flip === "down";
-    if (y.byIndex) return /tiff/i.test(this.archive.format ?? "") || Boolean(y.side.labels);
-    const attributes = this.archive.variable(this.variable.coordinates[this.plane.y])?.attributes ?? [];
-    return (
-      attributes.some(({ name, value }) => name === "positive" && value.trim().toLowerCase() === "down") ||
-      /^(depth|pressure|plev|lev_p)$/i.test(this.plane.y)
-    );
+    const coordinate = this.archive.variable(this.variable.coordinates[this.plane.y ?? ""]);
+    return rowsRunDown(y, /tiff/i.test(this.archive.format ?? ""), coordinate?.attributes ?? []);
   }
 
   #units() {
@@ -279,7 +435,7 @@ export class FieldView extends PictureView {
     const elsewhere = first.length ? ` (the first begins at index ${first.join(", ")})` : "";
     const selected = header.text ? `${shortenText(header.text)}. ` : "";
     const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${this.overlay.text ? `. ${this.overlay.text}` : ""}. ${this.map.name ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in"}, click for lines through a point.`;
+    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${[this.sampledRange.text, this.overlay.text].map((text) => text && `. ${text}`).join("")}${this.#mapProblem}. ${this.#mapLayers().length ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in"}, click for lines through a point.`;
     const { variable, plane } = this;
     const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
     this.picture.surface.setAttribute(
@@ -297,6 +453,15 @@ export class FieldView extends PictureView {
     /** @type {Changes} */
     const changes = { box: null, point: null, y, x, over };
     changeState(over.length ? changes : { ...changes, over: null, statistic: null });
+  }
+
+  /**
+   * Let the pictures along a dimension that is played have one range, unless each shall have its own.
+   *
+   * @param {string} dim
+   */
+  #shareRange(dim) {
+    if (this.state.range !== OWN_RANGE && rangeDimension(this.state, this.plane) !== dim) changeState({ range: dim });
   }
 
   /**
@@ -365,8 +530,9 @@ export class FieldView extends PictureView {
     if (!this.answer || !this.scales) return;
     const { header, arrays } = this.answer;
     const { y, x } = this.scales;
-    const text = this.#formatValue(arrays.values[cell.row * x.count + cell.column]);
-    const place = `${this.plane.y} ${y.labelOfCell(cell.row)}, ${this.plane.x} ${x.labelOfCell(cell.column)}`;
+    const at = cell.row * x.count + cell.column;
+    const text = this.composite.wordsOf?.(at) ?? this.#formatValue(arrays.values[at]);
+    const place = [this.map.name ? this.map.labelOfCell(cell) : "", this.#labelOfCell(y, x, cell)].filter(Boolean).join(", ");
     const note = { all: "", mean: "mean of the cell", nearest: "nearest", overview: "overview" }[
       header.sampling.method
     ];
@@ -374,15 +540,25 @@ export class FieldView extends PictureView {
     const point = [y.indexOfCell(cell.row), x.indexOfCell(cell.column)];
     this.#showReadout(text, place, note, point);
     if (isSpoken) this.spoken.textContent = `${text} at ${place}`;
-    if (this.plane.over.length === 0) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
+    if (this.plane.over.length === 0 && !this.composite.wordsOf) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
+  }
+
+  /**
+   * @param {DimensionScale} y
+   * @param {DimensionScale} x
+   * @param {Cell} cell
+   */
+  #labelOfCell(y, x, { row, column }) {
+    const along = `${this.plane.x} ${x.labelOfCell(column)}`;
+    return this.plane.y === null ? along : `${this.plane.y} ${y.labelOfCell(row)}, ${along}`;
   }
 
   /** @param {number} value */
   #formatValue(value) {
     if (Number.isNaN(value)) return "missing";
     if (this.variable.kind === "time") return formatTime(value);
-    if (this.variable.kind === "bool") return value === 0 ? "false" : value === 1 ? "true" : formatNumber(value);
-    return joinUnits(formatNumber(value, 7), this.#units());
+    if (this.flags) return this.flags.wordsOf(value);
+    return formatLabel(value, "number", this.#units());
   }
 
   /**
@@ -402,12 +578,23 @@ export class FieldView extends PictureView {
   }
 
   /**
+   * Return the positions of an element along the sides.
+   *
+   * @param {Point} point
+   * @returns {Record<string, number>}
+   */
+  #indexOf([row, column]) {
+    const { y, x } = this.plane;
+    return y === null ? { [x]: column } : { [y]: row, [x]: column };
+  }
+
+  /**
    * Ask for the exact value of an element and show it, with coordinates of two dimensions.
    *
    * @param {Point} point
    */
   async #showExactValue(point) {
-    const index = { ...this.plane.index, [this.plane.y]: point[0], [this.plane.x]: point[1] };
+    const index = { ...this.plane.index, ...this.#indexOf(point) };
     try {
       const answer = await this.#latestPoint.run((signal) =>
         askJson("point", { url: this.url, variable: this.variable.path, index }, signal),
@@ -418,7 +605,8 @@ export class FieldView extends PictureView {
       const place = Object.entries(labels)
         .map(([name, text]) => `${name} ${shortenText(text)}`)
         .join(", ");
-      const value = answer.missing ? "missing" : joinUnits(shortenDigits(answer.value), this.#units());
+      const words = this.flags ? ` (${this.flags.wordsOf(Number(answer.number))})` : "";
+      const value = answer.missing ? "missing" : joinUnits(shortenDigits(answer.value), this.#units()) + words;
       this.#showReadout(value, place, "exact", point, answer.value);
     } catch {
       // The value of the picture stays; what concerns the whole page was reported by api.js.
@@ -433,8 +621,8 @@ export class FieldView extends PictureView {
       point &&
       point[0] >= 0 &&
       point[1] >= 0 &&
-      point[0] < sizeOf(variable, plane.y) &&
-      point[1] < sizeOf(variable, plane.x);
+      point[0] < plane.whole[1] &&
+      point[1] < plane.whole[3];
     this.line.element.hidden = !isInside || !["number", "bool", "time"].includes(variable.kind);
     if (!isInside || !scales) {
       this.picture.mark(null);
@@ -442,7 +630,7 @@ export class FieldView extends PictureView {
       return;
     }
     this.#markPoint();
-    if (plane.over.length === 0) this.#showExactValue(point);
+    if (plane.over.length === 0 && !this.sliders.isPlaying) this.#showExactValue(point);
     this.#showLine(point);
   }
 
@@ -458,8 +646,7 @@ export class FieldView extends PictureView {
     /** @type {Record<string, number>} */
     const index = {
       ...Object.fromEntries(plane.rest.map((dim) => [dim, state.index?.[dim] ?? 0])),
-      [plane.y]: point[0],
-      [plane.x]: point[1],
+      ...this.#indexOf(point),
     };
     const usual = plane.rest.find((dim) => sizeOf(variable, dim) > 1) ?? plane.x;
     const dim = state.line && variable.dims.includes(state.line) ? state.line : usual;
@@ -483,27 +670,24 @@ export class FieldView extends PictureView {
   /** Stop what is under way. */
   close() {
     super.close();
+    clearTimeout(this.#histogramTimer);
     this.map.close();
     this.overlay.close();
+    this.sampledRange.close();
+    this.composite.close();
     this.regions.close();
     this.#latestPoint.stop();
   }
 }
 
 /**
- * Return whether both sides of a plane are labelled by longitudes and latitudes.
+ * Return how the cells of a plane lie on the earth; null if they do not.
  *
- * @param {Archive} archive
  * @param {Variable} variable
  * @param {FieldPlane} plane
  */
-function liesOnEarth(archive, variable, { y, x }) {
-  /** @type {(dim: string, pattern: RegExp) => boolean} */
-  const isLabelled = (dim, pattern) =>
-    (archive.variable(variable.coordinates?.[dim])?.attributes ?? []).some(
-      ({ name, value }) => ["units", "standard_name"].includes(name) && pattern.test(value),
-    );
-  return isLabelled(y, /^(degrees?_?(north|n)|latitude)$/i) && isLabelled(x, /^(degrees?_?(east|e)|longitude)$/i);
+function mapKind({ map }, { y, x }) {
+  return map && map.y === y && map.x === x ? map.kind : null;
 }
 
 /**

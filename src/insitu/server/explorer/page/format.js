@@ -1,6 +1,7 @@
 // Texts for numbers, bytes, times and labels.
 
 import { format } from "./vendor/plotting.js";
+import { formatDate } from "./calendar.js";
 
 /** @import { Kind } from "./archive.js" */
 
@@ -102,12 +103,54 @@ export function shortenTime(text) {
  * @param {number | string | null | undefined} value
  * @param {Kind | "index" | undefined} kind
  * @param {string | null | undefined} units
+ * @param {string | null} [calendar] of dates that browsers do not have
  */
-export function formatLabel(value, kind, units) {
+export function formatLabel(value, kind, units, calendar) {
   if (value === null || value === undefined) return "–";
-  if (kind === "time") return typeof value === "number" ? formatTime(value) : shortenTime(String(value));
+  if (kind === "time" && typeof value === "number") return calendar ? formatDate(value, calendar) : formatTime(value);
+  if (kind === "time") return shortenTime(String(value));
   if (typeof value !== "number") return String(value);
+  const axis = degreeAxis(units);
+  if (axis) return formatDegrees(value, axis, (degrees) => formatNumber(degrees, 7));
   return joinUnits(formatNumber(value, 7), units);
+}
+
+/**
+ * Return whether units are degrees of latitude or of longitude; null: neither.
+ *
+ * @param {string | null | undefined} units
+ * @returns {"latitude" | "longitude" | null}
+ */
+export function degreeAxis(units) {
+  if (/^degrees?_?(north|N)$/.test(units ?? "")) return "latitude";
+  return /^degrees?_?(east|E)$/.test(units ?? "") ? "longitude" : null;
+}
+
+/**
+ * Return a latitude or longitude as maps have it: "26.6° S", "90° W".
+ *
+ * @param {number} value
+ * @param {"latitude" | "longitude"} axis
+ * @param {(value: number) => string} format of the number
+ */
+export function formatDegrees(value, axis, format) {
+  const turned = axis === "longitude" && value > 180 && value <= 360 ? value - 360 : value;
+  const isNone = turned === 0 || (axis === "longitude" && Math.abs(turned) === 180);
+  const [positive, negative] = axis === "latitude" ? ["N", "S"] : ["E", "W"];
+  return `${format(Math.abs(turned))}°${isNone ? "" : ` ${turned > 0 ? positive : negative}`}`;
+}
+
+/**
+ * Return about so many round degrees between two; null where they are not whole ones.
+ *
+ * @param {number} low
+ * @param {number} high
+ * @param {number} count
+ */
+export function degreeTicks(low, high, count) {
+  const step = [1, 2, 5, 10, 15, 20, 30, 45, 60, 90].find((size) => (high - low) / size <= count);
+  if (!step || high - low < 2) return null;
+  return Array.from({ length: Math.floor(high / step) - Math.ceil(low / step) + 1 }, (_, at) => (Math.ceil(low / step) + at) * step);
 }
 
 /**
@@ -117,13 +160,11 @@ export function formatLabel(value, kind, units) {
  */
 export function shortenText(text) {
   return text
-    .replace(/ degrees?_(north|N)\b/g, "°N")
-    .replace(/ degrees?_(east|E)\b/g, "°E")
+    .replace(/(-?\d[\d.]*(?:e-?\d+)?) (degrees?_(?:north|N|east|E))\b/g, (_, number, units) =>
+      formatLabel(Number(number), "number", units),
+    )
     .replaceAll("T00:00:00", "");
 }
-
-/** @type {Record<string, string>} */
-const UNIT_SIGNS = { degrees_north: "°N", degree_north: "°N", degrees_east: "°E", degree_east: "°E", degrees: "°" };
 
 /**
  * Return a text with units; degrees become signs.
@@ -132,7 +173,6 @@ const UNIT_SIGNS = { degrees_north: "°N", degree_north: "°N", degrees_east: "�
  * @param {string | null | undefined} units
  */
 export function joinUnits(text, units) {
-  const sign = UNIT_SIGNS[units ?? ""];
-  if (sign) return `${text}${sign}`;
+  if (units && /^degrees?$/.test(units)) return `${text}°`;
   return units && units !== "1" ? `${text} ${units}` : text;
 }

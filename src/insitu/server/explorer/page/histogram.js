@@ -54,6 +54,7 @@ export class Histogram {
   /** @type {Distribution | null} */
   #distribution = null;
   #drawnWidth = 0;
+  #cardWidth = 0;
   /** @type {ScaleLinear<number, number> | null} */
   #scale = null;
 
@@ -70,13 +71,14 @@ export class Histogram {
       this.text,
     );
     this.#listen();
-    new ResizeObserver(
-      () => this.#distribution && this.#width() !== this.#drawnWidth && this.draw(this.#distribution),
-    ).observe(this.element);
+    new ResizeObserver(() => {
+      this.#cardWidth = this.element.clientWidth;
+      if (this.#distribution && this.#width() !== this.#drawnWidth) this.draw(this.#distribution);
+    }).observe(this.element);
   }
 
   #width() {
-    return Math.max(200, this.element.clientWidth - 28);
+    return Math.max(200, (this.#cardWidth || this.element.clientWidth) - 28);
   }
 
   /** @param {Distribution} distribution */

@@ -5,7 +5,8 @@ import { askArrays, Latest } from "./api.js";
 import { element } from "./element.js";
 import { UNPLACED, withPlaces } from "./line_places.js";
 import { errorBox } from "./messages.js";
-import { formatLabel, formatNumber, formatTime, joinUnits } from "./format.js";
+import { formatLabel, formatNumber, formatTime } from "./format.js";
+import { positionAxis } from "./position_axis.js";
 import { themeColour } from "./theme.js";
 
 /** @import { AlignedData, Options, Series } from "uplot" */
@@ -130,7 +131,7 @@ export class LinePlot {
 
   /** @param {number} value */
   #formatValue(value) {
-    return this.variable.kind === "time" ? formatTime(value) : joinUnits(formatNumber(value), this.variable.units);
+    return this.variable.kind === "time" ? formatTime(value) : formatLabel(value, "number", this.variable.units);
   }
 
   #clear() {
@@ -148,8 +149,7 @@ export class LinePlot {
     const { header, arrays } = answer;
     /** @type {Side} */
     const side = header.position;
-    const isTime = side.kind === "time";
-    const divide = isTime ? 1000 : 1;
+    const { divide, isTime, axis } = positionAxis(side);
     const position = Array.from(arrays.position, (value) => value / divide);
     // uPlot wants times in seconds, and positions that rise.
     const reversed = position.length > 1 && position[0] > position[position.length - 1];
@@ -166,7 +166,7 @@ export class LinePlot {
     const valueText = (_, value, __, at) => (at === null ? "–" : value === null ? "missing" : this.#formatValue(value));
     /** @type {Series[]} */
     const series = [
-      { label: dim, value: (_, value) => (value === null ? "–" : formatLabel(value * divide, side.kind, side.units)) },
+      { label: dim, value: (_, value) => (value === null ? "–" : formatLabel(value * divide, side.kind, side.units, side.calendar)) },
       {
         label: this.variable.name,
         stroke: line,
@@ -202,7 +202,7 @@ export class LinePlot {
             grid,
             ticks: grid,
             font,
-            label: isTime || !side.units ? dim : `${dim} (${side.units})`,
+            ...axis,
             labelFont: font,
             labelSize: 20,
           },
@@ -212,7 +212,7 @@ export class LinePlot {
             ticks: grid,
             font,
             size: 74,
-            label: this.variable.units || this.variable.name,
+            label: this.variable.units ? `${this.variable.name} (${this.variable.units})` : this.variable.name,
             labelFont: font,
             labelSize: 20,
             values: (_, ticks) =>

@@ -152,7 +152,7 @@ export class Listing {
             {},
             element("td", {}),
             element("td", {}, element("a", { class: "up", href: parent ? formatState({ folder: parent }) : "#" }, icon("back"), "Up")),
-            ...[1, 2, 3].map(() => element("td", {})),
+            ...COLUMNS.slice(1).map(({ className }) => element("td", { class: className })),
           );
     this.thumbnails.close();
     this.thumbnails = new Thumbnails();

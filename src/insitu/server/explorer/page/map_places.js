@@ -1,13 +1,14 @@
 // Where elements, boxes and polygons of a variable lie on a map.
 
 /** @import { Box } from "./address.js" */
-/** @import { BinaryAnswer, Numbers } from "./binary.js" */
+/** @import { BinaryAnswer } from "./binary.js" */
+/** @import { DimensionScale } from "./dimension_scale.js" */
 /** @import { EarthMap } from "./earth_map.js" */
 /** @import { Point } from "./picture.js" */
 /** @import { CellPlaces, Places } from "./picture_places.js" */
 /** @import { Place } from "./projections.js" */
 
-const DEGREES = 2; // between the points of a line, which is bent on a map
+const STEPS = 48; // pieces of a line between two corners
 const STEP = 0.01; // degrees, along which the direction of a vector is taken
 
 /**
@@ -22,27 +23,52 @@ export class MapPlaces {
   }
 
   /**
+   * The cells of the answer may be of another size: their elements have places.
+   *
    * @param {BinaryAnswer} answer
-   * @returns {CellPlaces}
+   * @returns {CellPlaces | null}
    */
-  ofAnswer({ arrays }) {
-    const projection = this.map.projection;
+  ofAnswer({ header }) {
+    const { projection, base, width } = this.map;
+    if (!base?.geometry.hasRows) return null;
+    const [y0, , x0] = header.box;
+    const [stepY, stepX] = header.sampling.step;
     /** @type {(row: number, column: number) => Place} */
-    const place = (row, column) => [between(arrays.x, column), between(arrays.y, row)];
+    const place = (row, column) => this.#placeOf(y0 + (row + 0.5) * stepY, x0 + (column + 0.5) * stepX);
+    /** @type {(from: Place, to: Place) => Point | null} */
+    const way = (from, to) => {
+      const [begin, end] = [projection?.project(...from), projection?.project(...to)];
+      const found = begin && end ? /** @type {Point} */ ([end[0] - begin[0], end[1] - begin[1]]) : null;
+      return found && Math.hypot(...found) > 0 && Math.hypot(...found) < width / 3 ? found : null;
+    };
     return {
-      reach: this.map.width / 3,
+      reach: width / 3,
       point: (row, column) => projection?.project(...place(row, column)) ?? null,
-      direction: (row, column, [right, up]) => {
-        const [lon, lat] = place(row, column);
-        const length = Math.hypot(right, up) || 1;
+      direction: (row, column, [right, up], isOfGrid) => {
+        const from = place(row, column);
         // A degree of longitude is shorter than one of latitude.
-        const east = (STEP * right) / length / Math.max(0.01, Math.cos((lat * Math.PI) / 180));
-        const [from, to] = [projection?.project(lon, lat), projection?.project(lon + east, lat + (STEP * up) / length)];
-        if (!from || !to) return null;
-        const way = /** @type {Point} */ ([to[0] - from[0], to[1] - from[1]]);
-        return Math.hypot(...way) > 0 && Math.hypot(...way) < this.map.width / 3 ? way : null;
+        const degree = STEP / Math.max(0.01, Math.cos((from[1] * Math.PI) / 180));
+        const [signX, signY] = [base.x.rising ? 0.2 : -0.2, base.y.rising ? 0.2 : -0.2];
+        const ahead = way(from, isOfGrid ? place(row, column + signX) : [from[0] + degree, from[1]]);
+        const above = way(from, isOfGrid ? place(row + signY, column) : [from[0], from[1] + STEP]);
+        if (!ahead || !above) return null;
+        const [x, y] = [right / Math.hypot(...ahead), up / Math.hypot(...above)];
+        return [x * ahead[0] + y * above[0], x * ahead[1] + y * above[1]];
       },
     };
+  }
+
+  /**
+   * Return the place of an element: whole numbers are corners of elements.
+   *
+   * @param {number} row
+   * @param {number} column
+   * @returns {Place}
+   */
+  #placeOf(row, column) {
+    const { base } = this.map;
+    if (!base?.geometry.hasRows) return [NaN, NaN];
+    return base.geometry.place((row - base.y.first) / base.y.step, (column - base.x.first) / base.x.step);
   }
 
   /**
@@ -59,10 +85,7 @@ export class MapPlaces {
    * @returns {Point[][]}
    */
   ofBox([y0, y1, x0, x1]) {
-    const { base } = this.map;
-    if (!base) return [];
-    const [[south, north], [west, east]] = [[y0, y1].map((at) => base.y.edgeAt(at)), [x0, x1].map((at) => base.x.edgeAt(at))];
-    return this.#lines([[west, south], [east, south], [east, north], [west, north]], true); // prettier-ignore
+    return this.#lines([[x0, y0], [x1, y0], [x1, y1], [x0, y1]], true); // prettier-ignore
   }
 
   /**
@@ -71,47 +94,38 @@ export class MapPlaces {
    * @returns {Point[][]}
    */
   ofVertices(vertices, isClosed) {
-    return this.#lines(vertices, isClosed);
+    const { base } = this.map;
+    if (!base?.geometry.hasRows) return [];
+    const { x, y } = base;
+    /** @type {(scale: DimensionScale, position: number) => number} */
+    const index = (scale, position) => (scale.byIndex ? position + 0.5 : scale.indexAt(position));
+    return this.#lines(vertices.map(([along, down]) => [index(x, along), index(y, down)]), isClosed); // prettier-ignore
   }
 
   /**
-   * Return the lines between places: straight in degrees, cut where the map ends.
+   * Return the lines between elements, which are bent on a map, cut where the map ends.
    *
-   * @param {Place[]} places
+   * @param {[number, number][]} ends columns and rows
    * @param {boolean} isClosed
    */
-  #lines(places, isClosed) {
+  #lines(ends, isClosed) {
     const { projection, width } = this.map;
-    /** @type {Place[]} */
-    const dense = [];
-    const ends = isClosed ? [...places, places[0]] : places;
-    ends.forEach((to, at) => {
-      const from = ends[Math.max(0, at - 1)];
-      const steps = Math.max(1, Math.ceil(Math.max(Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1])) / DEGREES));
-      for (let step = at ? 1 : steps; step <= steps; step += 1)
-        dense.push([from[0] + ((to[0] - from[0]) * step) / steps, from[1] + ((to[1] - from[1]) * step) / steps]);
-    });
     /** @type {Point[][]} */
     const pieces = [];
     /** @type {Point | null} */
     let last = null;
-    for (const [lon, lat] of dense) {
-      const point = projection?.project(lon, Math.max(-90, Math.min(90, lat))) ?? null;
-      if (point && last && Math.hypot(point[0] - last[0], point[1] - last[1]) < width / 3) pieces[pieces.length - 1].push(point);
-      else if (point) pieces.push([point]);
-      last = point;
-    }
+    const line = isClosed ? [...ends, ends[0]] : ends;
+    line.forEach(([column, row], at) => {
+      const [before, above] = line[Math.max(0, at - 1)];
+      for (let step = at ? 1 : STEPS; step <= STEPS; step += 1) {
+        const share = step / STEPS;
+        const place = this.#placeOf(above + (row - above) * share, before + (column - before) * share);
+        const point = place.every(Number.isFinite) ? (projection?.project(...place) ?? null) : null;
+        if (point && last && Math.hypot(point[0] - last[0], point[1] - last[1]) < width / 3) pieces[pieces.length - 1].push(point);
+        else if (point) pieces.push([point]);
+        last = point;
+      }
+    });
     return pieces;
   }
-}
-
-/**
- * Return what lies between numbers, also a little beyond the ends.
- *
- * @param {Numbers} numbers
- * @param {number} at
- */
-function between(numbers, at) {
-  const cell = Math.max(0, Math.min(Math.floor(at), numbers.length - 2));
-  return numbers.length < 2 ? numbers[0] : numbers[cell] + (numbers[cell + 1] - numbers[cell]) * (at - cell);
 }

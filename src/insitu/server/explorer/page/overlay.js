@@ -61,10 +61,13 @@ export class Overlay {
    * @param {{ width: number, height: number }} room pixels
    */
   update(state, plane, room) {
-    const pairs = vectorPairs(this.archive, plane.y, plane.x);
-    this.#showChoices(state, plane, pairs);
-    const { contours } = state;
-    const [u, v] = state.arrows ? state.arrows.split("|") : [];
+    const { y } = plane;
+    // Cells that do not lie in rows have no lines between them.
+    for (const part of this.elements) part.hidden = y === null;
+    const pairs = y === null ? [] : vectorPairs(this.archive, y, plane.x);
+    if (y !== null) this.#showChoices(state, y, plane.x, pairs);
+    const contours = y === null ? undefined : state.contours;
+    const [u, v] = y !== null && state.arrows ? state.arrows.split("|") : [];
     /** @type {(rows: number, columns: number) => Record<string, unknown>} */
     const parameters = (rows, columns) => ({
       url: this.archive.url,
@@ -126,10 +129,11 @@ export class Overlay {
 
   /**
    * @param {State} state
-   * @param {FieldPlane} plane
+   * @param {string} y
+   * @param {string} x
    * @param {ReturnType<typeof vectorPairs>} pairs
    */
-  #showChoices(state, { y, x }, pairs) {
+  #showChoices(state, y, x, pairs) {
     const others = this.archive.groups
       .flatMap((group) => group.variables)
       .filter(({ dims, kind }) => kind === "number" && dims.includes(y) && dims.includes(x))
@@ -202,6 +206,9 @@ export class Overlay {
     const places = ground.places.ofAnswer(u);
     if (!places) return "No arrows: their values have no grid here";
     const [rows, columns] = u.header.shape;
+    // Components are eastward and northward, unless their standard name says that they follow the grid.
+    const name = this.archive.variable(this.arrows.value.split("|")[0])?.standard_name;
+    const isOfGrid = /(^|_)[xy]_|^grid_/.test(name ?? "");
     const [right, up] = [u.arrays.values, v.arrays.values];
     const lengths = Array.from(right, (value, at) => Math.hypot(value, up[at])).filter(Number.isFinite);
     const longest = lengths.reduce((most, length) => Math.max(most, length), 0);
@@ -214,7 +221,7 @@ export class Overlay {
         const at = row * columns + column;
         const length = Math.hypot(right[at], up[at]) * factor;
         if (!Number.isFinite(length) || length < 0.5) continue;
-        const [middle, way] = [places.point(row, column), places.direction(row, column, [right[at], up[at]])];
+        const [middle, way] = [places.point(row, column), places.direction(row, column, [right[at], up[at]], isOfGrid)];
         if (!middle || !way) continue;
         const stretch = length / Math.hypot(...way);
         const [dx, dy] = [way[0] * stretch, way[1] * stretch];

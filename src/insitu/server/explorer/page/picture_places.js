@@ -11,8 +11,8 @@ import { DimensionScale } from "./dimension_scale.js";
  *
  * @typedef {object} CellPlaces
  * @property {(row: number, column: number) => Point | null} point of a place between cells: whole numbers are middles
- * @property {(row: number, column: number, vector: [number, number]) => Point | null} direction on the screen of a vector
- *   to the right and upwards; its length does not count
+ * @property {(row: number, column: number, vector: [number, number], isOfGrid: boolean) => Point | null} direction on the
+ *   screen of a vector to the east and the north, or along columns and rows; its length does not count
  * @property {number} reach pixels: what is longer crosses the seam of a map
  */
 

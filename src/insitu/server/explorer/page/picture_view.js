@@ -1,9 +1,10 @@
 // A picture of a variable with controls, sliders and cards: what the views of its values and of its chunks share.
 
-import { askArrays, Latest } from "./api.js";
+import { Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { BAR_WIDTH, ColourBar } from "./colour_bar.js";
 import { choice, element, setOptions } from "./element.js";
+import { Frames } from "./frames.js";
 import { errorBox, LoadingBar } from "./messages.js";
 import { AxesFrame, Picture } from "./picture.js";
 import { isWhole, sizeOf } from "./plane.js";
@@ -28,6 +29,7 @@ import { Sliders } from "./sliders.js";
  * @property {string} loadingText
  * @property {string} keysText what the keys do
  * @property {(dim: string, statistic: string) => void} [onstatistic] called when a statistic is chosen
+ * @property {(dim: string) => void} [onplay] called when a dimension begins to be played
  */
 
 /**
@@ -42,6 +44,8 @@ import { Sliders } from "./sliders.js";
 export class PictureView {
   #latest = new Latest();
   #drawnWidth = 0;
+  /** As it was measured last: asking for it while a picture is being drawn makes the browser lay out all of the page. */
+  #stageWidth = 0;
   /** @type {string | null} */
   #requestKey = null;
 
@@ -57,6 +61,7 @@ export class PictureView {
     this.url = archive.url;
     this.plane = plane;
     this.kind = kind;
+    this.frames = new Frames(kind.route);
     /** @type {State} */
     this.state = {};
     /** @type {Answer | null} The answer that is drawn; null before the first. */
@@ -74,6 +79,8 @@ export class PictureView {
     this.sliders = new Sliders(this.url, variable, {
       onmove: (index) => changeState({ index: { ...this.state.index, ...index } }, { replace: true }),
       onstatistic: kind.onstatistic,
+      onplay: kind.onplay,
+      onpace: (pace) => changeState(pace),
     });
     this.sideChoices = {
       y: choice("Vertical axis", [], "", (dim) => this.#setSide("y", dim)),
@@ -87,7 +94,10 @@ export class PictureView {
     this.spoken = element("div", { class: "visually-hidden", "aria-live": "polite" });
     this.caption = element("p", { class: "caption muted small-text" });
     this.element = element("div", { class: kind.className });
-    this.resizeObserver = new ResizeObserver(() => this.#redrawIfResized());
+    this.resizeObserver = new ResizeObserver(() => {
+      this.#stageWidth = this.stage.clientWidth;
+      this.#redrawIfResized();
+    });
     this.resizeObserver.observe(this.stage);
   }
 
@@ -111,6 +121,11 @@ export class PictureView {
       element("p", { id: "picture-keys", class: "visually-hidden" }, this.kind.keysText),
       element("div", { class: "cards" }, cards),
     );
+  }
+
+  /** Done once everything is drawn that belongs to the picture. */
+  get drawn() {
+    return Promise.resolve();
   }
 
   /** Draw the answer. */
@@ -173,6 +188,17 @@ export class PictureView {
   }
 
   /**
+   * Return the server's answer.
+   *
+   * @param {Parameters} parameters
+   * @param {AbortSignal} signal
+   * @returns {Promise<unknown>}
+   */
+  ask(parameters, signal) {
+    return this.frames.get(parameters, signal);
+  }
+
+  /**
    * Draw an answer that came before.
    *
    * @param {Answer} answer
@@ -183,6 +209,9 @@ export class PictureView {
     this.#requestKey = JSON.stringify(parameters);
     this.answer = answer;
     this.redraw();
+    this.loading.hide();
+    this.element.setAttribute("aria-busy", "false");
+    this.drawn.then(() => this.sliders.pictureShown());
   }
 
   /**
@@ -196,13 +225,13 @@ export class PictureView {
     this.loading.show(this.kind.loadingText);
     let isDrawn = false;
     try {
-      const answer = await this.#latest.run((signal) => askArrays(this.kind.route, parameters, signal));
+      const answer = await this.#latest.run((signal) => this.ask(parameters, signal));
       if (!answer) return false;
       this.answer = /** @type {Answer} */ (/** @type {unknown} */ (answer));
       this.problem.replaceChildren();
       this.stage.hidden = false;
       this.redraw();
-      this.sliders.pictureShown();
+      this.drawn.then(() => this.sliders.pictureShown());
       isDrawn = true;
     } catch (problem) {
       this.#requestKey = null;
@@ -238,8 +267,13 @@ export class PictureView {
    * @param {(canvas: HTMLCanvasElement) => void} render paints a canvas
    */
   drawFrame(frame, render) {
-    this.#drawnWidth = this.stage.clientWidth;
+    this.#drawnWidth = this.stageWidth;
     this.picture.draw({ frame, render, room: { width: this.width, height: this.height } });
+  }
+
+  /** Width of the colour bar. */
+  get barWidth() {
+    return BAR_WIDTH;
   }
 
   /** Height of the colour bar, whose triangles reach beyond the picture. */
@@ -247,9 +281,14 @@ export class PictureView {
     return this.picture.size.height + 30;
   }
 
+  /** Width of what holds picture and colour bar. */
+  get stageWidth() {
+    return this.#stageWidth || this.stage.clientWidth || this.element.clientWidth || innerWidth;
+  }
+
   /** Pixels that there are for the picture with its axes. */
   get width() {
-    return Math.max(200, (this.stage.clientWidth || this.element.clientWidth || innerWidth) - BAR_WIDTH - 8);
+    return Math.max(200, this.stageWidth - this.barWidth - 8);
   }
 
   /** Pixels that the picture may be high. */
@@ -258,7 +297,7 @@ export class PictureView {
   }
 
   #redrawIfResized() {
-    if (this.answer && this.stage.clientWidth !== this.#drawnWidth) this.redraw();
+    if (this.answer && this.#stageWidth && this.#stageWidth !== this.#drawnWidth) this.redraw();
   }
 
   /**
@@ -312,12 +351,14 @@ export class PictureView {
   /** Ask again, also if nothing changed: after the server was gone. */
   reload() {
     this.#requestKey = null;
+    this.frames.clear();
     return this.update(this.state);
   }
 
   /** Stop what is under way. */
   close() {
     this.#latest.stop();
+    this.frames.clear();
     this.sliders.stop();
     this.resizeObserver.disconnect();
   }

@@ -17,12 +17,13 @@
  * @property {Record<string, number>} index position along the others
  * @property {Box} box
  * @property {Box} whole
+ * @property {{ dim: string, bands: number[] }} [composite] several positions of one of the others
  */
 
 /**
- * A plane with both sides.
+ * A plane with both sides; cells of a map that do not lie in rows have no `y`.
  *
- * @typedef {Plane & { y: string, x: string }} FieldPlane
+ * @typedef {Plane & { x: string }} FieldPlane
  */
 
 /**
@@ -50,6 +51,25 @@ function sidesOf({ dims, spatial }, state) {
 }
 
 /**
+ * Return whether a state shows a map of cells that do not lie in rows.
+ *
+ * @param {Variable} variable
+ * @param {State} state
+ */
+function showsCells({ map, dims }, { projection, y }) {
+  return map?.kind === "cells" && y === undefined && (projection !== "none" || dims.length < 2);
+}
+
+/**
+ * Return whether a variable has a field, with two sides or on a map.
+ *
+ * @param {Variable} variable
+ */
+export function hasField({ dims, map }) {
+  return dims.length >= 2 || map?.kind === "cells";
+}
+
+/**
  * Return the plane of a variable of two or more dimensions that a state shows.
  *
  * @param {Variable} variable
@@ -57,13 +77,13 @@ function sidesOf({ dims, spatial }, state) {
  * @returns {FieldPlane}
  */
 export function planeOf(variable, state) {
-  const { y, x } = sidesOf(variable, state);
+  const { y, x } = showsCells(variable, state) ? { y: null, x: variable.map?.x ?? "" } : sidesOf(variable, state);
   const rest = variable.dims.filter((dim) => dim !== y && dim !== x);
   const over = state.statistic ? (state.over ?? []).filter((dim) => rest.includes(dim)) : [];
   /** @type {(dim: string) => number} */
   const position = (dim) => Math.max(0, Math.min(sizeOf(variable, dim) - 1, state.index?.[dim] ?? 0));
   /** @type {Box} */
-  const whole = [0, sizeOf(variable, y), 0, sizeOf(variable, x)];
+  const whole = [0, y === null ? 1 : sizeOf(variable, y), 0, sizeOf(variable, x)];
   return {
     variable,
     y,
@@ -109,7 +129,7 @@ function vectorPlane(variable, box) {
  * @param {State} state
  */
 export function exportedPlane(variable, state) {
-  return variable.dims.length >= 2 ? planeOf(variable, state) : vectorPlane(variable);
+  return hasField(variable) ? planeOf(variable, state) : vectorPlane(variable);
 }
 
 /**

@@ -9,6 +9,7 @@ import { formatCount, formatLabel, formatNumber, joinUnits } from "./format.js";
 import { withPlaces } from "./line_places.js";
 import { errorBox } from "./messages.js";
 import { sizeOf } from "./plane.js";
+import { positionAxis } from "./position_axis.js";
 import { themeColour } from "./theme.js";
 
 /** @import { AlignedData, Series } from "uplot" */
@@ -96,8 +97,10 @@ export class Regions {
    * Offer to move the picture, where it is a map.
    *
    * @param {boolean} isMap
+   * @param {boolean} hasRows whether the cells lie in rows: else there are no boxes of them, nor regions
    */
-  showMap(isMap) {
+  showMap(isMap, hasRows) {
+    this.controls.hidden = !hasRows;
     const [button] = this.buttons;
     if (button.hidden === !isMap) return;
     button.hidden = !isMap;
@@ -306,8 +309,8 @@ export class Regions {
    */
   #drawLines(answers, regions, along) {
     const side = answers[0].header.position;
-    const isTime = side.kind === "time";
-    const divide = isTime ? 1000 : 1;
+    const units = answers[0].header.units ?? "";
+    const { divide, isTime, axis: sideAxis } = positionAxis(side);
     // Lines of points may be thinned: positions of all lines together.
     const positions = [...new Set(answers.flatMap(({ arrays }) => Array.from(arrays.position, (value) => value / divide)))].sort((a, b) => a - b);
     const place = new Map(positions.map((position, at) => [position, at]));
@@ -321,7 +324,7 @@ export class Regions {
     });
     /** @type {Series[]} */
     const series = [
-      { label: along, value: (_, value) => (value === null ? "–" : formatLabel(value * divide, side.kind, side.units)) },
+      { label: along, value: (_, value) => (value === null ? "–" : formatLabel(value * divide, side.kind, side.units, side.calendar)) },
       ...regions.map((region, at) => ({
         label: describeRegion(region),
         stroke: COLOURS[at % COLOURS.length],
@@ -329,7 +332,7 @@ export class Regions {
         spanGaps: false,
         points: { show: positions.length < 60, size: 5 },
         value: (/** @type {unknown} */ _, /** @type {number | null} */ value) =>
-          value === null || value === undefined ? "–" : joinUnits(formatNumber(value, 6), answers[0].header.units ?? ""),
+          value === null || value === undefined ? "–" : joinUnits(formatNumber(value, 6), units),
       })),
     ];
     const axis = { stroke: themeColour("ink-soft"), grid: { stroke: themeColour("line"), width: 1 }, font: "12px system-ui, sans-serif" };
@@ -340,7 +343,10 @@ export class Regions {
         series,
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         scales: { x: { time: isTime } },
-        axes: [axis, { ...axis, size: 74 }],
+        axes: [
+          { ...axis, ...sideAxis },
+          { ...axis, size: 74, label: units ? `${this.variable.name} (${units})` : this.variable.name },
+        ],
         cursor: { drag: { x: true, y: false } },
       },
       /** @type {AlignedData} */ ([positions, ...columns]),
@@ -409,7 +415,7 @@ export function regionRequests(url, plane, regions, chosen) {
  */
 function lineParameters(url, { y, x, rest, index, variable }, [row, column], along) {
   const others = Object.fromEntries(rest.filter((dim) => dim !== along).map((dim) => [dim, index[dim] ?? 0]));
-  return { url, variable: variable.path, dim: along, index: { ...others, [y]: row, [x]: column } };
+  return { url, variable: variable.path, dim: along, index: { ...others, ...(y === null ? {} : { [y]: row }), [x]: column } };
 }
 
 /** @param {number} at */

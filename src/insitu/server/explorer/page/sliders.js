@@ -1,10 +1,21 @@
-// Sliders for the dimensions that a picture does not show: labels instead of indices, play, statistics over a dimension.
+// Sliders for the dimensions that a picture does not show: labels to type instead of indices, play, statistics over a
+// dimension.
 
 import { askJson } from "./api.js";
-import { choice, element, icon } from "./element.js";
-import { formatLabel } from "./format.js";
+import { choice, element, icon, labelled, setOptions } from "./element.js";
+import { parseDate } from "./calendar.js";
+import { degreeAxis, formatLabel } from "./format.js";
 
-const PAUSE = 220; // ms between two pictures while playing, at least
+const SPEED = 10; // pictures a second, at most, while playing
+/** @type {[string, string][]} */
+const SPEEDS = [
+  ["1", "1 a second"],
+  ["2", "2 a second"],
+  ["5", "5 a second"],
+  ["", "10 a second"],
+  ["20", "20 a second"],
+  ["60", "as fast as it goes"],
+];
 /** @type {[string, string][]} */
 const STATISTICS = [
   ["", "at one position"],
@@ -19,7 +30,7 @@ const STATISTICS = [
 /**
  * Answer of `api/coordinate`: of a long dimension every `step`-th label.
  *
- * @typedef {{ kind: Kind | "index", units: string | null, step: number, values: (number | string)[] }} Coordinate
+ * @typedef {{ kind: Kind | "index", units: string | null, calendar: string | null, step: number, values: (number | string)[] }} Coordinate
  */
 
 /**
@@ -33,7 +44,8 @@ const STATISTICS = [
  * @property {HTMLButtonElement} back
  * @property {HTMLButtonElement} play
  * @property {HTMLButtonElement} forward
- * @property {HTMLOutputElement} output
+ * @property {HTMLInputElement} label what somebody may type over
+ * @property {string} shown what it said before
  * @property {HTMLSelectElement} method
  * @property {HTMLElement} count
  * @property {HTMLElement} element
@@ -72,10 +84,50 @@ export function coordinateOf(url, variable, dim) {
  * @param {number} index
  */
 export function labelAt(coordinate, index) {
-  const { values, step = 1, kind, units } = coordinate;
+  const { values, step = 1, kind, units, calendar } = coordinate;
   const value = values[Math.min(values.length - 1, Math.floor(index / step))];
-  const text = kind === "index" ? String(index) : formatLabel(value, kind, units);
+  const text = kind === "index" ? String(index) : formatLabel(value, kind, units, calendar);
   return index % step === 0 || kind === "index" ? text : `≈ ${text}`;
+}
+
+/**
+ * Return the position whose label is nearest to a text: a date, a number, or the beginning of a word; null if it is none
+ * of them.
+ *
+ * @param {Coordinate | null} coordinate null: there is none
+ * @param {number} size
+ * @param {string} text
+ */
+export function nearestPosition(coordinate, size, text) {
+  const { kind, values, step, calendar } = coordinate ?? { kind: "index", values: [], step: 1, calendar: null };
+  const typed = text.trim().toLowerCase().replace("≈", "").replace("−", "-");
+  if (kind === "text" || kind === "other") {
+    const at = values.findIndex((value) => String(value).toLowerCase().startsWith(typed));
+    return at < 0 || !typed ? null : at * step;
+  }
+  const number = kind === "time" ? parseDate(typed, calendar) : degreesOf(typed);
+  if (number === null || !Number.isFinite(number)) return null;
+  if (!coordinate || kind === "index") return Math.max(0, Math.min(size - 1, Math.round(number)));
+  const turn = degreeAxis(coordinate.units) === "longitude" ? 360 : 0;
+  let [best, distance] = [-1, Infinity];
+  values.forEach((value, at) => {
+    const position = kind === "time" ? parseDate(String(value), calendar) : Number(value);
+    if (position === null) return;
+    const away = Math.min(...[-turn, 0, turn].map((shift) => Math.abs(position + shift - number)));
+    if (away < distance) [best, distance] = [at, away];
+  });
+  return best < 0 ? null : best * step;
+}
+
+/**
+ * Return the number that a text begins with; "26.6° S" is negative. NaN if it begins with none.
+ *
+ * @param {string} text
+ */
+function degreesOf(text) {
+  const found = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*°?\s*([nsew]?)/.exec(text);
+  if (!found) return NaN;
+  return /[sw]/.test(found[2]) ? -Number(found[1]) : Number(found[1]);
 }
 
 /** The sliders of one variable. */
@@ -87,6 +139,9 @@ export class Sliders {
   #playing = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  #speed = SPEED;
+  #isLoop = true;
+  #stepped = 0;
 
   /**
    * @param {string} url
@@ -94,12 +149,26 @@ export class Sliders {
    * @param {object} actions
    * @param {(index: Record<string, number>) => void} actions.onmove called with the position that was changed
    * @param {(dim: string, statistic: string) => void} [actions.onstatistic] called when a statistic is chosen
+   * @param {(dim: string) => void} [actions.onplay] called when a dimension begins to be played
+   * @param {(pace: { speed?: number | null, once?: string | null }) => void} [actions.onpace] called when another speed is
+   *   chosen, or whether to begin anew at the end
    */
-  constructor(url, variable, { onmove, onstatistic }) {
+  constructor(url, variable, { onmove, onstatistic, onplay, onpace }) {
     this.url = url;
     this.variable = variable;
     this.onmove = onmove;
     this.onstatistic = onstatistic;
+    this.onplay = onplay;
+    this.speed = choice("Speed of playing", SPEEDS, "", (speed) => onpace?.({ speed: Number(speed) || null }));
+    /** @type {HTMLInputElement} */
+    this.loop = element("input", {
+      type: "checkbox",
+      name: "loop",
+      checked: true,
+      onchange: () => onpace?.({ once: this.loop.checked ? null : "1" }),
+    });
+    this.pace = labelled("Play", this.speed, element("label", { class: "tick" }, this.loop, "again and again"));
+    this.pace.hidden = true;
   }
 
   /**
@@ -116,7 +185,7 @@ export class Sliders {
     if (dims.join() !== [...this.#rows.keys()].join()) {
       this.stop();
       this.#rows = new Map(dimensions.map(({ dim, size }) => [dim, this.#row(dim, size)]));
-      this.element.replaceChildren(...[...this.#rows.values()].map(({ element: row }) => row));
+      this.element.replaceChildren(...[...this.#rows.values()].map(({ element: row }) => row), this.pace);
     }
     for (const [dim, row] of this.#rows) {
       const isOver = over.includes(dim) && Boolean(statistic);
@@ -166,7 +235,22 @@ export class Sliders {
       },
       icon("play"),
     );
-    const output = element("output", { class: "label" }, "…");
+    /** @type {HTMLInputElement} */
+    const label = element("input", {
+      type: "text",
+      class: "label",
+      value: "…",
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-label": `${dim}: type a value, the nearest one is shown`,
+      title: "Type a value: the nearest one is shown",
+      onfocus: () => label.select(),
+      onblur: () => this.#label(row, row.element.classList.contains("reduced") ? row.method.value : null),
+      onkeydown: (event) => {
+        if (event.key === "Escape") label.blur();
+      },
+      onchange: () => this.#goTo(row),
+    });
     const method = choice(`Statistic over ${dim}`, STATISTICS, "", (statistic) => this.onstatistic?.(dim, statistic));
     const count = element("span", { class: "muted count" });
     const line = element(
@@ -177,19 +261,19 @@ export class Sliders {
       play,
       forward,
       input,
-      output,
+      label,
       count,
       method,
     );
     /** @type {SliderRow} */
-    const row = { dim, size, coordinate: null, input, back, play, forward, output, method, count, element: line };
+    const row = { dim, size, coordinate: null, input, back, play, forward, label, shown: "", method, count, element: line };
     coordinateOf(this.url, this.variable, dim).then(
       (coordinate) => {
         row.coordinate = coordinate;
         this.#label(row, row.element.classList.contains("reduced") ? row.method.value : null);
       },
       () => {
-        row.output.textContent = row.input.value;
+        row.label.value = row.input.value;
       },
     );
     return row;
@@ -202,7 +286,11 @@ export class Sliders {
   #label(row, statistic) {
     const at = Number(row.input.value);
     const text = row.coordinate ? labelAt(row.coordinate, at) : String(at);
-    row.output.textContent = statistic ? "all" : text;
+    // What somebody types stays while pictures pass by.
+    if (document.activeElement !== row.label || row.label.value === row.shown) row.label.value = statistic ? "all" : text;
+    row.shown = row.label.value;
+    row.label.size = Math.max(6, row.label.value.length);
+    row.label.removeAttribute("aria-invalid");
     row.input.setAttribute("aria-valuetext", text);
     row.count.textContent = statistic ? `${row.size}` : `${at + 1} / ${row.size}`;
   }
@@ -218,11 +306,59 @@ export class Sliders {
   }
 
   /**
+   * Move to the position whose label is nearest to what was typed.
+   *
+   * @param {SliderRow} row
+   */
+  #goTo(row) {
+    if (row.label.value === row.shown) return;
+    const found = nearestPosition(row.coordinate, row.size, row.label.value);
+    row.label.setAttribute("aria-invalid", String(found === null));
+    if (found === null) return;
+    row.shown = row.label.value;
+    this.stop();
+    this.#move(row, found);
+  }
+
+  /**
    * @param {SliderRow} row
    * @param {number} by
    */
   #step(row, by) {
     this.#move(row, (Number(row.input.value) + by + row.size) % row.size);
+  }
+
+  /**
+   * Show how fast is played, and whether again and again.
+   *
+   * @param {{ speed?: number, once?: string }} state
+   */
+  showPace({ speed, once }) {
+    this.#speed = speed && speed > 0 ? speed : SPEED;
+    this.#isLoop = !once;
+    const text = this.#speed === SPEED ? "" : String(this.#speed);
+    setOptions(this.speed, SPEEDS.some(([value]) => value === text) ? SPEEDS : [...SPEEDS, [text, `${text} a second`]], text);
+    this.loop.checked = this.#isLoop;
+    this.pace.hidden = ![...this.#rows.values()].some(({ size }) => size > 1);
+  }
+
+  /** Whether a dimension is being played. */
+  get isPlaying() {
+    return this.#playing !== null;
+  }
+
+  /**
+   * Return the positions that are played next; none if nothing is played.
+   *
+   * @param {number} count
+   * @returns {Record<string, number>[]}
+   */
+  upcoming(count) {
+    const row = this.#playing;
+    if (!row) return [];
+    const at = Number(row.input.value);
+    const left = this.#isLoop ? row.size - 1 : row.size - 1 - at;
+    return Array.from({ length: Math.min(count, left) }, (_, next) => ({ [row.dim]: (at + 1 + next) % row.size }));
   }
 
   /**
@@ -243,6 +379,13 @@ export class Sliders {
     this.#playing = row;
     row.play.replaceChildren(icon("pause"));
     row.play.setAttribute("aria-pressed", "true");
+    this.onplay?.(row.dim);
+    this.#play(row);
+  }
+
+  /** @param {SliderRow} row */
+  #play(row) {
+    this.#stepped = performance.now();
     this.#step(row, 1);
   }
 
@@ -261,6 +404,13 @@ export class Sliders {
    */
   pictureShown() {
     clearTimeout(this.#timer);
-    if (this.#playing) this.#timer = setTimeout(() => this.#playing && this.#step(this.#playing, 1), PAUSE);
+    const row = this.#playing;
+    if (!row) return;
+    if (!this.#isLoop && Number(row.input.value) === row.size - 1) {
+      this.stop();
+      return;
+    }
+    const next = this.#stepped + 1000 / this.#speed;
+    this.#timer = setTimeout(() => this.#playing && this.#play(this.#playing), Math.max(0, next - performance.now()));
   }
 }

@@ -8,9 +8,9 @@ import { element } from "./element.js";
 /** @import { Plane } from "./plane.js" */
 
 /**
- * How one dimension is selected: a position, or a range that may be the whole dimension.
+ * How one dimension is selected: a position, several, or a range that may be the whole dimension.
  *
- * @typedef {{ dim: string, at: number } | { dim: string, slice: [number, number], isWhole: boolean }} Selector
+ * @typedef {{ dim: string, at: number | number[] } | { dim: string, slice: [number, number], isWhole: boolean }} Selector
  */
 
 /** @param {string} text */
@@ -26,13 +26,13 @@ const isPattern = (url) => /[*?[]/.test(url) || (url.endsWith("/") && !/\.(zarr|
  * @param {Plane} plane
  * @returns {Selector[]}
  */
-function selectors({ variable, y, x, index, box, over }) {
+function selectors({ variable, y, x, index, box, over, composite }) {
   return variable.dims.map((dim, at) => {
     const size = variable.shape[at];
     const [first, end] = dim === y ? [box[0], box[1]] : dim === x ? [box[2], box[3]] : [0, size];
     if (dim === y || dim === x || over.includes(dim))
       return { dim, slice: [first, end], isWhole: first === 0 && end === size };
-    return { dim, at: index[dim] ?? 0 };
+    return { dim, at: dim === composite?.dim ? composite.bands : (index[dim] ?? 0) };
   });
 }
 
@@ -45,7 +45,7 @@ function isel(plane) {
     .filter((selector) => "at" in selector || !selector.isWhole)
     .map((selector) => [
       selector.dim,
-      "at" in selector ? String(selector.at) : `slice(${selector.slice[0]}, ${selector.slice[1]})`,
+      "at" in selector ? JSON.stringify(selector.at).replaceAll(",", ", ") : `slice(${selector.slice[0]}, ${selector.slice[1]})`,
     ]);
   if (!parts.length) return "";
   if (parts.every(([dim]) => isKeyword(dim)))
@@ -55,12 +55,13 @@ function isel(plane) {
 
 /** @param {Plane} plane */
 function steps(plane) {
-  const { variable, y, x, statistic, over } = plane;
+  const { variable, y, x, statistic, over, composite } = plane;
   const reduced = over.length
     ? `.${statistic}(${over.length === 1 ? python(over[0]) : `[${over.map(python).join(", ")}]`})`
     : "";
-  const order = variable.dims.filter((dim) => dim === y || dim === x);
-  const turned = y && x && order[0] !== y ? `.transpose(${python(y)}, ${python(x)})` : "";
+  const kept = [y, x, ...(composite ? [composite.dim] : [])].filter((dim) => dim !== null);
+  const order = variable.dims.filter((dim) => kept.includes(dim));
+  const turned = order.join() !== kept.join() ? `.transpose(${kept.map(python).join(", ")})` : "";
   return `${isel(plane)}${reduced}${turned}`;
 }
 
@@ -123,7 +124,7 @@ export function zarrSnippet(archive, plane) {
  */
 export function commandSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
-  if (urls.length > 1 || plane.variable.python !== undefined) return null;
+  if (urls.length > 1 || plane.variable.python !== undefined || plane.composite) return null;
   const { variable, statistic, over } = plane;
   const cut = selectors(plane)
     .map((selector) => {

@@ -2,9 +2,11 @@
 
 import { ApiError, askArrays } from "./api.js";
 import { isPicture } from "./archive.js";
+import { rowsRunDown } from "./dimension_scale.js";
 import { element } from "./element.js";
 import { fieldParameters, planeOf } from "./plane.js";
 import { contextOf } from "./raster.js";
+import { FlagColours, flagsOf } from "./flag_colours.js";
 import { ValueColours } from "./value_colours.js";
 
 /** @import { Variable } from "./archive.js" */
@@ -37,7 +39,11 @@ const ACTIVITIES = ["pointerdown", "keydown", "wheel", "touchmove", "hashchange"
  * @param {Variable} variable
  */
 export const hasThumbnail = (variable) =>
-  isPicture(variable) && variable.kind !== "time" && !variable.unreadable && new Set(variable.dims).size === variable.dims.length;
+  isPicture(variable) &&
+  variable.dims.length >= 2 &&
+  variable.kind !== "time" &&
+  !variable.unreadable &&
+  new Set(variable.dims).size === variable.dims.length;
 
 /** Makes the pictures of one page, in the order in which their places come to be seen. */
 export class Thumbnails {
@@ -157,17 +163,21 @@ function copyOf(picture) {
  * @param {AbortSignal} signal
  */
 async function drawThumbnail({ url, format, variable }, signal) {
-  const parameters = { ...fieldParameters(url, planeOf(variable, {})), ...SIZE, most_bytes: MOST_BYTES };
+  const parameters = { ...fieldParameters(url, planeOf(variable, { projection: "none" })), ...SIZE, most_bytes: MOST_BYTES };
   const answer = await askArrays("field", parameters, signal);
   const header = /** @type {FieldHeader} */ (/** @type {unknown} */ (answer.header));
   const { values, y, x } = answer.arrays;
   const [height, width] = header.shape;
   if (header.range.min === null) return null; // all missing
-  const paint = new ValueColours({}, header.range).painter();
+  const flags = flagsOf(variable);
+  const paint = (flags ? new FlagColours(flags) : new ValueColours({}, header.range, variable)).painter();
   const picture = element("canvas", { width, height });
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
-  const isUpward = header.y.kind === "index" ? !/tiff/i.test(format ?? "") : y[y.length - 1] > y[0];
+  const rising = y[y.length - 1] > y[0];
+  const isUpward =
+    header.y !== null &&
+    rising !== rowsRunDown({ byIndex: header.y.kind === "index", rising, side: header.y }, /tiff/i.test(format ?? ""), []);
   const isLeftward = x[x.length - 1] < x[0];
   for (let row = 0; row < height; row += 1)
     for (let column = 0; column < width; column += 1) {
