@@ -709,39 +709,11 @@ class Archive:
             return replace(maintenance.empty_append_report(target, dim, skipped), left_out=problem.left_out)
         names = files.recipe_to_save()
         listed = names.files if names else ()
-        if recipe.options.combine.forecasts:
-            done = maintenance.append_forecasts(
-                files.member(), target, dim, files=listed, relative=relative, storage_options=options
-            )
-        elif recipe.options.scan.tree:
-            done = maintenance.append_groups(
-                files.member(),
-                target,
-                dim,
-                files=listed,
-                relative=relative,
-                storage_options=options,
-            )
-        else:
-            done = self._append_where_it_belongs(files, listed, recipe, dim, relative)
+        how: dict[str, Any] = {"relative": relative, "storage_options": options}
+        done = maintenance.append_member(files.member(), target, dim, files=listed, whole_files=True, **how)
         self._forget()
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
-
-    def _append_where_it_belongs(
-        self, files: Archive, names: Sequence[str], recipe: Recipe, dim: str, relative: bool
-    ) -> AppendReport:
-        """Append opened files along a dimension; anywhere between the others, where names or attributes say so."""
-        target, combine = self._saved_location(), recipe.options.combine
-        how: dict[str, Any] = {"relative": relative, "storage_options": self.job.scan.storage_options}
-        is_listed = bool(recipe.files) and recipe.needs_order
-        if not is_listed or (list(combine.concat_dim) == [dim] and not combine.places_labels):
-            try:
-                return maintenance.append_member(files.member(), target, dim, files=names, whole_files=True, **how)
-            except (CombineError, ModelError):
-                if not is_listed:
-                    raise
-        return maintenance.append_to_list(target, names, dim, **how)
 
     def _append_placed(
         self, given: Any, dim: str, overlap: Any, relative: bool, errors: str, progress: Any, parallel: Any

@@ -1,5 +1,7 @@
 """Appending is idempotent: the cron job that runs twice, files that changed, labels that overlap,
 writers at the same time.
+
+Modules: maintenance/append_along.py, maintenance/append_to_saved.py
 """
 
 from __future__ import annotations

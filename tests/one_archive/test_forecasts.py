@@ -1,7 +1,7 @@
 """Are files of forecasts one dataset, whatever says which run they are of, and is it that of cfgrib and xarray?
 
 Modules: combining/arrange_forecasts.py, combining/scan_by_kind.py, scanning/forecast_axes.py,
-formats/file_outline.py, formats/grib/index_outline.py, maintenance/forecast_append.py,
+formats/file_outline.py, formats/grib/index_outline.py, maintenance/append_forecasts.py,
 maintenance/last_steps.py
 """
 

@@ -12,22 +12,18 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-    from insitu.maintenance.change_files import append_to_list, drop
-    from insitu.maintenance.change_placed import append_placed, job_of
-    from insitu.maintenance.change_trees import append_groups
+    from insitu.maintenance.append_placed import append_placed
+    from insitu.maintenance.change_files import drop
+    from insitu.maintenance.change_placed import job_of
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
-    from insitu.maintenance.forecast_append import append_forecasts
     from insitu.maintenance.last_steps import keep_last
     from insitu.maintenance.refreshing import refresh
     from insitu.maintenance.saving import convert, rename_sources, rollback, save_tree, saved_recipe
 
 __all__ = [
-    "append_forecasts",
-    "append_groups",
     "append_member",
     "append_placed",
-    "append_to_list",
     "append_tree",
     "check",
     "compact",
@@ -48,11 +44,8 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "append_forecasts": "insitu.maintenance.forecast_append",
-        "append_groups": "insitu.maintenance.change_trees",
         "append_member": "insitu.maintenance.append_files",
-        "append_placed": "insitu.maintenance.change_placed",
-        "append_to_list": "insitu.maintenance.change_files",
+        "append_placed": "insitu.maintenance.append_placed",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
         "compact": "insitu.maintenance.compacting",

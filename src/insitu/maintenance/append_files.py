@@ -1,30 +1,39 @@
-"""Append files to a saved archive along a dimension; files that it holds already are skipped."""
+"""Append files to a saved archive; files that it holds already are skipped.
+
+Whatever kind of archive it is, `append_to_saved` opens it, has the files added, and replaces it: the
+result is what opening all its files by its recipe gives. What says where a file goes is one of three:
+
+- steps of a dimension, where files follow each other (`append_along`; of a tree group by group,
+  `append_groups`). An append to 2,000 files takes 0.07 s of processor time; 0.21 s by a row for each
+  file, which files without labels could not have.
+- a row for each file, where files may overlap or leave gaps (`append_placed`);
+- the cells that are saved, of forecasts (`append_forecasts`): rows for a year of hourly runs (166,440
+  files) would be 16 MB of the root of the store, read in 1.6 s and placed in 4 s, where one more run
+  is to be there in a second.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from insitu.combining.file_ranges import FileLayout, Span
+from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
-from insitu.errors import CombineError, SelectionError, SourceError, UnsupportedError
+from insitu.errors import SelectionError, UnsupportedError
+from insitu.maintenance.append_along import add_along, check_dimension
+from insitu.maintenance.append_forecasts import add_forecasts
+from insitu.maintenance.append_groups import add_groups
+from insitu.maintenance.append_to_saved import Added, append_to_saved
 from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.change_files import INDEXES
 from insitu.maintenance.checking import open_saved_tree
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
-from insitu.maintenance.rebuild import rebuild
 from insitu.model import Comparison, VirtualArray, VirtualGroup
-from insitu.model.cf_attributes import PACKING, TIMES
 from insitu.model.group import nest_groups
 from insitu.open_options import DecodeOptions
-from insitu.scanning.member import Member, Variable
+from insitu.scanning.member import Member
 from insitu.scanning.saved_members import member_from_tree, tree_from_member
 from insitu.scanning.scan_member import make_loader
 from insitu.scanning.stored_view import zarr_tree
@@ -33,19 +42,13 @@ from insitu.sources.threads import gather
 
 if TYPE_CHECKING:
     from insitu.references import AppendReport
+    from insitu.references.update_references import ReferencesUpdate
 
-__all__ = [
-    "append_member",
-    "append_to_icechunk",
-    "append_tree",
-    "check_compatible",
-    "empty_append_report",
-    "known_files",
-]
+__all__ = ["append_member", "append_to_icechunk", "append_tree", "empty_append_report", "known_files"]
 
 
 def append_member(
-    member: Member,
+    root: Member,
     target: str,
     dim: str,
     *,
@@ -61,18 +64,18 @@ def append_member(
 
     Parameters
     ----------
-    member
-        What the files hold.
+    root
+        What the files hold; of a tree its root.
     target
         The saved archive: an insitu store or an Icechunk repository.
     dim
-        The dimension that grows.
+        The dimension that grows. Groups of a tree that are joined along another one grow along that.
     files
-        The new files, as a recipe lists them; by default those that the member has chunks of.
+        The new files, as a recipe lists them; by default those that there are chunks of.
     relative
         Whether URLs are written relative to the archive.
     whole_files
-        Whether `member` has all variables of its files. If not, variables of the archive that do
+        Whether `root` has all variables of its files. If not, variables of the archive that do
         not have the dimension stay as they are.
     storage_options
         See `insitu.scan`.
@@ -82,12 +85,12 @@ def append_member(
     StaleSourceError
         If a file of the archive changed since it was saved.
     CombineError
-        If the archive has labels of the dimension already, or if variables do not match.
+        If the archive has labels of the dimension already, and no rule says which file counts, or if
+        variables do not match.
     SourceError
         If another writer is faster and there are no labels to order the steps by. Nothing changes.
     """
     from insitu import references
-    from insitu.references import AppendReport
 
     kind = references.detect_format(target)
     if kind not in ("insitu", "icechunk"):
@@ -96,47 +99,19 @@ def append_member(
             url=target,
             hint="Convert it first: insitu convert REFS TARGET.insitu",
         )
-    if dim not in member.sizes:
-        names = ", ".join(map(str, member.sizes)) or "none"
-        raise CombineError(f"the files have no dimension {dim!r}", hint=f"Their dimensions are: {names}")
-    load = make_loader(storage_options)
     if kind == "icechunk":
-        return append_to_icechunk(member, target, dim, storage_options)
-    for _ in range(ATTEMPTS):
-        opened = open_for_update(target, storage_options)
-        saved = read_saved_member(opened.tree, load, target)
-        recipe = opened.recipe(Recipe)
-        _check_growth(recipe, dim, target)
-        new, skipped = _split_known_steps(member, opened.tree, dim, target, recipe, load)
-        if new is None:
-            return AppendReport(target, dim, 0, (), skipped)
-        check_compatible(saved, new, dim, target, recipe)
-        added = tuple(source for source in _used_urls(new) if source not in skipped)
-        constant = {} if whole_files else _unchanging_variables(saved, new, dim)
-        rest = saved.with_variables({name: each for name, each in saved.variables.items() if name not in constant})
-        try:
-            end = saved.sizes.get(dim, 1)
-            whole = rebuild(rest, dim, [(0, end)], [(end, new)], recipe, load)
-            whole = whole.with_variables(
-                {**whole.variables, **constant}, whole.coords | (saved.coords & constant.keys())
-            )
-        except CombineError as problem:
-            message = f"the new files do not match those of {target}: {problem.message}"
-            raise CombineError(message, url=next(iter(added), None), hint=problem.hint or COMBINE_ANEW) from problem
-        whole = _in_grid_order(whole, saved, dim, recipe)
-        tree = tree_from_member(whole, opened.tree.groups)
-        listed = dict.fromkeys((*recipe.files, *(files or added)))
-        longer = replace(recipe, files=tuple(listed)).to_document() if recipe.files else None
-        if opened.replace(tree, relative=relative, recipe=longer):
-            return AppendReport(target, dim, new.sizes[dim], added, skipped)
-        if saved.index(dim) is None or new.index(dim) is None:
-            # Without labels the order of these steps and those of the other writer is unknown.
-            raise SourceError(
-                "another writer changed the archive at the same time; nothing was appended",
-                url=target,
-                hint="Try again",
-            )
-    raise lost_race_error(target)
+        if not root.below:
+            check_dimension(root, dim)
+        return append_to_icechunk(root, target, dim, storage_options)
+
+    def add(opened: ReferencesUpdate, recipe: Recipe) -> Added:
+        if recipe.options.combine.forecasts:
+            return add_forecasts(root, opened, recipe, dim, files)
+        if recipe.options.scan.tree or root.below:
+            return add_groups(root, opened, recipe, dim, files)
+        return add_along(root, opened, recipe, dim, files, whole_files=whole_files)
+
+    return append_to_saved(target, dim, add, relative=relative, storage_options=storage_options)
 
 
 def append_tree(
@@ -209,173 +184,11 @@ def empty_append_report(target: str, dim: str, skipped: Sequence[str]) -> Append
     return AppendReport(target, dim, 0, (), tuple(skipped))
 
 
-def _unchanging_variables(saved: Member, new: Member, dim: str) -> dict[str, Variable]:
-    """Return the variables, without index labels, that lack the dimension and that `new` does not
-    have.
-    """
-    return {
-        name: variable
-        for name, variable in saved.variables.items()
-        if dim not in variable.dims and name not in new.variables and variable.dims != (name,)
-    }
-
-
-def _split_known_steps(
-    member: Member, tree: VirtualGroup, dim: str, target: str, recipe: Recipe, load: Any
-) -> tuple[Member | None, tuple[str, ...]]:
-    """Return the part of a member that a tree does not hold (None: no such part), and the skipped
-    files.
-
-    Chunks are compared, not names: an archive may hold only the first half of a file.
-    """
-    from insitu.references.plan_append import find_held_steps
-
-    new = tree_from_member(member)
-    known = {name: array for name, array in tree.arrays.items() if dim in array.dims}
-    added = {name: array for name, array in new.arrays.items() if dim in array.dims}
-    existing, missing = find_held_steps(known, added, dim, member.sizes[dim], target)
-    if not existing.any():
-        return member, ()
-    if (existing & missing).any():
-        raise CombineError(
-            f"step {int(np.argmax(existing & missing))} of {dim!r} comes from several files, "
-            f"and {target} holds only some of them",
-            hint=COMBINE_ANEW,
-        )
-    rest = None if existing.all() else rebuild(member, dim, _true_ranges(~existing), (), recipe, load)
-    still_used = () if rest is None else _used_urls(rest)
-    return rest, tuple(url for url in _used_urls(member) if url not in still_used)
-
-
-def _check_growth(recipe: Recipe, dim: str, target: str) -> None:
-    """Raise if the files of an archive were joined by lists, but not along the dimension."""
-    dims = recipe.grid_dims()
-    if dims and dim not in dims:
-        raise CombineError(
-            f"{target} cannot grow along {dim!r}: its files were joined by combine='nested' along "
-            f"{' × '.join(map(str, dims))}",
-            hint=COMBINE_ANEW,
-        )
-
-
-def check_compatible(saved: Member, new: Member, dim: str, target: str, recipe: Recipe) -> None:
-    """Raise if labels repeat, if dimensions differ, or if stored values are packed differently.
-
-    Then the archive would not be what opening all its files by its recipe gives.
-    """
-    from insitu.references.plan_append import check_new_labels
-
-    every = saved.sizes if recipe.files and recipe.needs_order else ()  # else all files are combined anew
-    for across in dict.fromkeys((*recipe.new_dims(), *every)):
-        if across != dim and not _has_same_labels(saved, new, across):
-            raise CombineError(
-                f"the labels of {across!r} in the new files are not those of {target}",
-                url=next(iter(_used_urls(new)), None),
-                hint=f"Add files that have all of {across!r}, or combine the archive anew",
-            )
-    old, fresh = saved.index(dim), new.index(dim)
-    if old is not None and fresh is not None and len(old) and len(fresh):
-        if (old.dtype.kind in "biuf") != (fresh.dtype.kind in "biuf"):
-            raise CombineError(
-                f"the labels of {dim!r} are {old.dtype} in {target} and {fresh.dtype} in the new files",
-                url=next(iter(_used_urls(new)), None),
-                hint="Open the new files with the options that the archive was opened with",
-            )
-        if {old.dtype.kind, fresh.dtype.kind} == {"M", "O"}:
-            from insitu.combining.arrange import mixed_dates_error  # imports pandas
-
-            kinds = {type(old[0]), type(fresh[0])}
-            raise mixed_dates_error(dim, kinds).with_context(url=next(iter(_used_urls(new)), None))
-        with suppress(TypeError):  # dates of different calendars do not compare: combining raises that
-            check_new_labels(
-                np.asarray(old),
-                np.asarray(fresh),
-                tree_from_member(new).arrays,
-                dim,
-                target,
-                in_any_order=True,  # of labels, or behind the others as in a longer list
-            )
-    for name, variable in new.variables.items():
-        old_variable = saved.variables.get(name)
-        if old_variable is None:
-            continue
-        if {*old_variable.dims} - {dim} != {*variable.dims} - {dim}:
-            raise CombineError(
-                f"{name!r} has the dimensions {_format_dims(old_variable)} in {target} and {_format_dims(variable)} "
-                "in the new files",
-                url=next(iter(_used_urls(new)), None),
-                hint=COMBINE_ANEW,
-            )
-        if dim not in variable.dims:
-            continue
-        for key in (*PACKING, *TIMES):  # a decoded variable keeps only units of measurement
-            one, other = old_variable.attributes.get(key), variable.attributes.get(key)
-            counts = key != "units" or " since " in f"{one} {other}"
-            if counts and repr(one) != repr(other):
-                raise CombineError(
-                    f"{key} of {name!r} is {one} in {target} and {other} in the new files: "
-                    "one variable of stored values has one",
-                    hint="Save the archive from decoded files, as insitu.open_dataset opens them",
-                )
-
-
-def _in_grid_order(whole: Member, saved: Member, dim: str, recipe: Recipe) -> Member:
-    """Return the member, with variables that got the dimension just now as a grid of files has them.
-
-    Lists are joined from the outermost dimension on, and each dimension that a variable gets becomes
-    its first: an inner one comes before an outer one. Variables that had both dimensions before show
-    that order.
-    """
-    others = [name for name in recipe.new_dims() if name != dim]
-    model = max((each.dims for each in saved.variables.values() if dim in each.dims), key=len, default=(dim,))
-    inner = [name for name in model[: model.index(dim)] if name in others]
-    variables = dict(whole.variables)
-    for name, variable in whole.variables.items():
-        before = saved.variables.get(name)
-        if before is None or dim in before.dims or variable.dims[:1] != (dim,):
-            continue
-        rest = variable.dims[1:]
-        at = next((number for number, other in enumerate(rest) if other not in inner), len(rest))
-        dims = (*rest[:at], dim, *rest[at:])
-        order = tuple(variable.dims.index(own) for own in dims)
-        variables[name] = variable.with_data(variable.data.transpose(*order), dims)
-    return whole.with_variables(variables)
-
-
-def _has_same_labels(saved: Member, new: Member, dim: str) -> bool:
-    """Return whether two members have the same labels, or the same length, along a dimension."""
-    one, other = saved.index(dim), new.index(dim)
-    if one is None or other is None:
-        return one is other and saved.sizes.get(dim) == new.sizes.get(dim)
-    return bool(np.array_equal(one, other))
-
-
-def _format_dims(variable: Variable) -> str:
-    return f"({', '.join(variable.dims)})"
-
-
 def _check_dim(tree: VirtualGroup, dim: str, target: str) -> None:
     """Raise `SelectionError` if an archive has arrays but not this dimension."""
     dims = {name: None for _, array in tree.all_arrays() for name in array.dims}
     if dims and dim not in dims:
         raise SelectionError(f"the archive has no dimension {dim!r}", url=target, hint=f"There are: {', '.join(dims)}")
-
-
-def _used_urls(member: Member) -> list[str]:
-    """Return the files that a member has chunks of. Its tables may list more: they share sources."""
-    return list(FileLayout.of(tree_from_member(member)).spans)
-
-
-def _true_ranges(chosen: npt.NDArray[np.bool_]) -> list[Span]:
-    """Return the ranges in which a mask is true.
-
-    Examples
-    --------
-    >>> _true_ranges(np.array([True, False, True, True]))
-    [(0, 1), (2, 4)]
-    """
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype("i1")))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
 def append_to_icechunk(

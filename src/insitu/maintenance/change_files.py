@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
@@ -24,12 +24,8 @@ from insitu.scanning.member import Member
 from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
 
-if TYPE_CHECKING:
-    from insitu.references import AppendReport
-
 __all__ = [
     "INDEXES",
-    "append_to_list",
     "change_files",
     "combine_anew",
     "drop",
@@ -94,40 +90,6 @@ def drop(
         tree = tree_from_root(whole) if whole.below else tree_from_member(whole, opened.tree.groups)
         if opened.replace(tree, recipe=changed.to_document() if is_known else None):
             return chosen
-    raise lost_race_error(target)
-
-
-def append_to_list(
-    target: str,
-    urls: Sequence[str],
-    dim: str,
-    *,
-    relative: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> AppendReport:
-    """Add files at the end of the list of an archive whose recipe has one; all are combined anew.
-
-    Where they go is said by all files together, for example by their names and attributes.
-    """
-    from insitu.references import AppendReport
-
-    for _ in range(ATTEMPTS):
-        opened = open_for_update(target, storage_options)
-        recipe: Recipe = opened.recipe(Recipe)
-        new = tuple(url for url in dict.fromkeys(urls) if url not in recipe.files)
-        skipped = tuple(url for url in dict.fromkeys(urls) if url in recipe.files)
-        if not new:
-            return AppendReport(target, dim, 0, (), skipped)
-        saved = read_saved_member(opened.tree, make_loader(storage_options), target)
-        try:
-            whole, changed = change_files(saved, recipe, [*recipe.files, *new], (), storage_options, target)
-        except CombineError as problem:
-            message = f"the new files do not match those of {target}: {problem.message}"
-            raise CombineError(message, url=problem.url or new[0], hint=problem.hint or COMBINE_ANEW) from problem
-        tree = tree_from_member(whole, opened.tree.groups)
-        if opened.replace(tree, relative=relative, recipe=changed.to_document()):
-            steps = max(whole.sizes.get(dim, 0) - saved.sizes.get(dim, 0), 0)
-            return AppendReport(target, dim, steps, new, skipped)
     raise lost_race_error(target)
 
 

@@ -1,29 +1,23 @@
-"""Append, drop and refresh files of an archive whose files may overlap or leave gaps: see `rebuild_placed`."""
+"""Files of an archive that may overlap or leave gaps, taken out, renewed or added: see `rebuild_placed`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from insitu.combining.failures import drop_failures
 from insitu.combining.recipe import Recipe
 from insitu.combining.scan_many import scan_many
-from insitu.errors import CombineError, SelectionError, UnsupportedError
-from insitu.maintenance.carry_pinned import open_for_update
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
-from insitu.maintenance.rebuild_placed import Rebuilt, place_saved_files, rebuild_placed
+from insitu.errors import CombineError
+from insitu.maintenance.conflicts import COMBINE_ANEW
+from insitu.maintenance.rebuild_placed import Rebuilt, rebuild_placed
 from insitu.open_options import ScanOptions
 from insitu.scanning.member import Member
-from insitu.scanning.saved_members import tree_from_member
 from insitu.scanning.scan_member import Job, make_loader
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
-if TYPE_CHECKING:
-    from insitu.references import AppendReport
-
-__all__ = ["append_placed", "changed_files", "job_of", "rebuild_files"]
+__all__ = ["changed_files", "job_of", "rebuild_files", "rebuild_saved"]
 
 
 def job_of(recipe: Recipe, storage_options: Mapping[str, Any] | None) -> Job:
@@ -33,79 +27,6 @@ def job_of(recipe: Recipe, storage_options: Mapping[str, Any] | None) -> Job:
         group=saved.group, variables=saved.variables, format=saved.format, storage_options=storage_options
     )
     return Job(scan, recipe.options.decode)
-
-
-def append_placed(
-    target: str,
-    urls: Sequence[str],
-    dim: str,
-    scan: Callable[[Sequence[str], Recipe], Sequence[Member]],
-    *,
-    overlap: str | None = None,
-    relative: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> AppendReport:
-    """Add files to an archive: each label comes from one file, as its recipe says.
-
-    Parameters
-    ----------
-    target, urls
-        The archive, and the files. Those that it has already, unchanged, are skipped.
-    dim
-        A dimension along which files are placed.
-    scan
-        Scans files as the recipe says.
-    overlap
-        Another rule than that of the recipe, from now on.
-    relative, storage_options
-        See `append_member`.
-    """
-    from insitu.references import AppendReport
-
-    known: dict[str, Member] = {}
-    for _ in range(ATTEMPTS):
-        opened = open_for_update(target, storage_options)
-        load = make_loader(storage_options)
-        saved = read_saved_member(opened.tree, load, target)
-        if dim not in saved.sizes:
-            raise SelectionError(
-                f"the archive has no dimension {dim!r}", url=target, hint=f"There are: {', '.join(saved.sizes)}"
-            )
-        recipe: Recipe = opened.recipe(Recipe)
-        recipe.for_more_files()  # raises if it is unknown
-        if overlap is not None and overlap != recipe.options.combine.overlap:
-            recipe = replace(recipe, options=recipe.options.replace(overlap=overlap))
-            if recipe.placed is not None and overlap == "newest":
-                raise UnsupportedError(
-                    "when the files of the archive were written was not recorded: it was not made with "
-                    'overlap="newest"',
-                    url=target,
-                    hint=COMBINE_ANEW,
-                )
-        if recipe.placed is None:
-            recipe = place_saved_files(saved, recipe, dim, target)
-        assert recipe.placed is not None
-        dims = sorted({each for group in recipe.placed.groups for each in group.dims})
-        if dim not in dims:
-            raise CombineError(
-                f"{target} cannot grow along {dim!r}: its files are placed along {' × '.join(dims)}", hint=COMBINE_ANEW
-            )
-        existing = set(recipe.files)
-        skipped = tuple(url for url in dict.fromkeys(urls) if url in existing)
-        _check_unchanged(target, recipe, skipped, storage_options)
-        new = [url for url in dict.fromkeys(urls) if url not in existing]
-        if missing := [url for url in new if url not in known]:
-            known |= {str(member.source): member for member in scan(missing, recipe)}
-        found = [known[url] for url in new if url in known]
-        if not found:
-            return AppendReport(target, dim, 0, (), skipped)
-        files = [*recipe.files, *(str(member.source) for member in found)]
-        done = _rebuild(saved, recipe, files, found, storage_options, target)
-        tree = tree_from_member(done.member, opened.tree.groups)
-        if opened.replace(tree, relative=relative, recipe=done.recipe.to_document()):
-            shadowed = tuple(url for url, count in done.steps.items() if not count)
-            return AppendReport(target, dim, done.count_labels(dim), tuple(done.steps), skipped, shadowed=shadowed)
-    raise lost_race_error(target)
 
 
 def rebuild_files(
@@ -122,7 +43,7 @@ def rebuild_files(
     """
     known = set(recipe.files)
     found = _scan(recipe, [url for url in files if url in renewed or url not in known], storage_options)
-    return _rebuild(saved, recipe, files, found, storage_options, target)
+    return rebuild_saved(saved, recipe, files, found, storage_options, target)
 
 
 def changed_files(recipe: Recipe, storage_options: Mapping[str, Any] | None, *, among: Collection[str]) -> list[str]:
@@ -146,21 +67,11 @@ def changed_files(recipe: Recipe, storage_options: Mapping[str, Any] | None, *, 
     return [url for url, changed in zip(urls, gather(is_changed, urls), strict=True) if changed]
 
 
-def _check_unchanged(
-    target: str, recipe: Recipe, urls: Sequence[str], storage_options: Mapping[str, Any] | None
-) -> None:
-    """Raise if files that the archive has are no longer what they were."""
-    from insitu.references.plan_append import changed_source_error
-
-    for url in changed_files(recipe, storage_options, among=set(urls)):
-        raise changed_source_error(target, url, "its size or its time is another one")
-
-
 def _scan(recipe: Recipe, urls: Sequence[str], storage_options: Mapping[str, Any] | None) -> list[Member]:
     return drop_failures(scan_many(urls, job_of(recipe, storage_options)), "raise") if urls else []
 
 
-def _rebuild(
+def rebuild_saved(
     saved: Member,
     recipe: Recipe,
     files: Sequence[str],
@@ -168,6 +79,7 @@ def _rebuild(
     storage_options: Mapping[str, Any] | None,
     target: str,
 ) -> Rebuilt:
+    """Return an archive that is made of these files, of which some were scanned: see `rebuild_placed`."""
     try:
         return rebuild_placed(
             saved,

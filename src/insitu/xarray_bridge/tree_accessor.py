@@ -188,7 +188,7 @@ class InsituTreeAccessor:
         root = groups.pop("")
         options = self._options(storage_options)
         files = [] if self.archive is None else [url for url in self.archive.urls if isinstance(url, str)]
-        return maintenance.append_groups(
+        return maintenance.append_member(
             replace(root, below=groups), fspath(target), dim, files=files, storage_options=options, **how
         )
 

@@ -1,4 +1,7 @@
-"""Saved trees over time: after each append, drop and refresh they are what opening all files anew gives."""
+"""Saved trees over time: after each append, drop and refresh they are what opening all files anew gives.
+
+Modules: maintenance/append_groups.py, maintenance/change_files.py
+"""
 
 from __future__ import annotations
 

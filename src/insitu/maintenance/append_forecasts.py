@@ -18,9 +18,9 @@ import numpy.typing as npt
 from insitu.combining.file_ranges import FileLayout, find_shadowed_sources
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
-from insitu.maintenance.carry_pinned import open_for_update
+from insitu.maintenance.append_to_saved import Added
 from insitu.maintenance.change_files import combine_anew
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
+from insitu.maintenance.conflicts import COMBINE_ANEW, read_saved_member
 from insitu.model import Source, VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
 from insitu.scanning.member import Member
@@ -29,9 +29,9 @@ from insitu.scanning.scan_member import make_loader
 from insitu.sources.redaction import redact_url
 
 if TYPE_CHECKING:
-    from insitu.references import AppendReport
+    from insitu.references.update_references import ReferencesUpdate
 
-__all__ = ["append_forecasts"]
+__all__ = ["add_forecasts"]
 
 Mask = npt.NDArray[np.bool_]
 Owner = npt.NDArray[np.int32]
@@ -40,29 +40,21 @@ SAVED, NEW = 0, 1
 """Numbers of the two boxes."""
 
 
-def append_forecasts(
-    member: Member,
-    target: str,
-    dim: str,
-    *,
-    files: Sequence[str] = (),
-    relative: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> AppendReport:
-    """Add what files of forecasts hold to a saved collection.
+def add_forecasts(
+    member: Member, opened: ReferencesUpdate, recipe: Recipe, dim: str, files: Sequence[str] = ()
+) -> Added:
+    """Return a collection with what further files of forecasts hold.
 
     Parameters
     ----------
     member
         What the files hold, combined.
-    target
-        The saved collection: an insitu store.
+    opened, recipe
+        The collection.
     dim
-        The dimension that is reported.
+        The dimension whose steps are counted.
     files
         The new files, as a recipe lists them.
-    relative, storage_options
-        See `append_member`.
 
     Raises
     ------
@@ -70,42 +62,34 @@ def append_forecasts(
         If the collection has a lead time of a run from another file, and its rule does not say
         which one counts.
     """
-    from insitu.references import AppendReport
-
-    load = make_loader(storage_options)
-    for _ in range(ATTEMPTS):
-        opened = open_for_update(target, storage_options)
-        recipe = opened.recipe(Recipe)
-        axes = ForecastAxes.of(recipe.options.combine)
-        assert axes is not None
-        further = axes.further(recipe.options.combine)
-        dims = (*(axes.name(role) for role in (RUN, LEAD, MEMBER)), *further)
-        saved = axes.of_table(read_saved_member(opened.tree, load, target), further, load)
-        new = axes.of_table(member, further, load)
-        boxes = _Boxes.of(saved, new, dims, recipe.options.combine.expect)
-        owners = boxes.choose_owners(recipe, target)
-        used = {name: boxes.taken_of_new(owner) for name, owner in owners.items()}
-        added, held = boxes.urls_of(used), boxes.urls_of({name: ~cells for name, cells in used.items()})
-        skipped = tuple(url for url in held if url not in added)
-        listed = tuple(dict.fromkeys((*recipe.files, *(files or added)))) if recipe.files else ()
-        if not added and listed == recipe.files:
-            return AppendReport(target, dim, 0, (), skipped)
-        if listed != recipe.files and recipe.options.combine.overlap == "newest" and boxes.has_conflicts():
-            # What says when files were written must say it of all of them.
-            whole, recipe = combine_anew(listed, replace(recipe, files=listed), storage_options)
-        else:
-            joined = boxes.join(owners, recipe, load)
-            recipe = replace(recipe, files=listed)
-            if boxes.has_conflicts():  # of files of which nothing is left only the recipe knows
-                shadowed = find_shadowed_sources(boxes.members, joined)
-                recipe = replace(recipe, shadowed={**recipe.shadowed, **shadowed})
-            whole = axes.finish(joined)
-        tree = tree_from_member(whole, opened.tree.groups)
-        if opened.replace(tree, relative=relative, recipe=recipe.to_document()):
-            at = dims.index(dim) if dim in dims else 0
-            steps = np.unique(np.concatenate([np.argwhere(cells)[:, at] for cells in used.values()]))
-            return AppendReport(target, dim, len(steps), added, skipped)
-    raise lost_race_error(target)
+    target, load = opened.url, make_loader(opened.storage_options)
+    axes = ForecastAxes.of(recipe.options.combine)
+    assert axes is not None
+    further = axes.further(recipe.options.combine)
+    dims = (*(axes.name(role) for role in (RUN, LEAD, MEMBER)), *further)
+    saved = axes.of_table(read_saved_member(opened.tree, load, target), further, load)
+    new = axes.of_table(member, further, load)
+    boxes = _Boxes.of(saved, new, dims, recipe.options.combine.expect)
+    owners = boxes.choose_owners(recipe, target)
+    used = {name: boxes.taken_of_new(owner) for name, owner in owners.items()}
+    added, held = boxes.urls_of(used), boxes.urls_of({name: ~cells for name, cells in used.items()})
+    skipped = tuple(url for url in held if url not in added)
+    listed = tuple(dict.fromkeys((*recipe.files, *(files or added)))) if recipe.files else ()
+    if not added and listed == recipe.files:
+        return Added(None, skipped=skipped)
+    if listed != recipe.files and recipe.options.combine.overlap == "newest" and boxes.has_conflicts():
+        # What says when files were written must say it of all of them.
+        whole, recipe = combine_anew(listed, replace(recipe, files=listed), opened.storage_options)
+    else:
+        joined = boxes.join(owners, recipe, load)
+        recipe = replace(recipe, files=listed)
+        if boxes.has_conflicts():  # of files of which nothing is left only the recipe knows
+            shadowed = find_shadowed_sources(boxes.members, joined)
+            recipe = replace(recipe, shadowed={**recipe.shadowed, **shadowed})
+        whole = axes.finish(joined)
+    at = dims.index(dim) if dim in dims else 0
+    steps = np.unique(np.concatenate([np.argwhere(cells)[:, at] for cells in used.values()]))
+    return Added(whole, recipe, len(steps), added, skipped)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

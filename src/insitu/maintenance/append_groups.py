@@ -7,18 +7,18 @@ always what opening its files by its recipe gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
-from insitu.maintenance.append_files import append_to_icechunk, check_compatible, empty_append_report
-from insitu.maintenance.carry_pinned import open_for_update
+from insitu.maintenance.append_along import check_compatible
+from insitu.maintenance.append_to_saved import Added
 from insitu.maintenance.change_files import combine_anew, tree_from_root
-from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
+from insitu.maintenance.conflicts import COMBINE_ANEW, read_saved_member
 from insitu.maintenance.rebuild import join_in_order
 from insitu.model import VirtualGroup
 from insitu.scanning.member import Load, Member
@@ -26,9 +26,9 @@ from insitu.scanning.scan_member import make_loader
 
 if TYPE_CHECKING:
     from insitu.combining.portion import ScannedFiles
-    from insitu.references import AppendReport
+    from insitu.references.update_references import ReferencesUpdate
 
-__all__ = ["append_groups"]
+__all__ = ["add_groups"]
 
 
 class _UnknownPlaceError(Exception):
@@ -37,55 +37,40 @@ class _UnknownPlaceError(Exception):
     """
 
 
-def append_groups(
-    root: Member,
-    target: str,
-    dim: str,
-    *,
-    files: Sequence[str] = (),
-    relative: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> AppendReport:
-    """Add what files hold in all their groups to a saved archive: see `append_member`.
+def add_groups(root: Member, opened: ReferencesUpdate, recipe: Recipe, dim: str, files: Sequence[str] = ()) -> Added:
+    """Return a tree with what further files hold in all their groups.
 
     Parameters
     ----------
     root
         The root of the tree that the new files make.
-    target, dim, relative, storage_options
-        See `append_member`. Groups that are joined along another dimension grow along that.
+    opened, recipe
+        The saved tree.
+    dim
+        The dimension that grows. Groups that are joined along another dimension grow along that.
     files
         The new files; those that the tree names if not given.
     """
-    from insitu import references
-    from insitu.references import AppendReport
-
-    if references.detect_format(target) == "icechunk":
-        return append_to_icechunk(root, target, dim, storage_options)
-    load, added = make_loader(storage_options), tuple(files) or tuple(s.url for s in tree_from_root(root).sources)
-    for _ in range(ATTEMPTS):
-        opened = open_for_update(target, storage_options)
-        recipe: Recipe = opened.recipe(Recipe)
-        saved = _saved_root(opened.tree, load, target)
-        known = recipe.files or tuple(source.url for source in opened.tree.sources)
-        if added and set(known).issuperset(added):
-            return empty_append_report(target, dim, added)
-        try:
-            whole = _join_groups(saved, root, dim, target, recipe, load)
-        except _UnknownPlaceError:
-            if not recipe.files:
-                raise CombineError("the new files belong between parts of the archive", hint=COMBINE_ANEW) from None
-            whole, recipe = combine_anew([*recipe.files, *added], recipe, storage_options)
-        except CombineError as problem:
-            raise CombineError(
-                f"the new files do not match those of {target}: {problem.message}",
-                hint=problem.hint or COMBINE_ANEW,
-                **{"url": next(iter(added), None), **problem.place},
-            ) from problem
-        longer = replace(recipe, files=(*recipe.files, *added)).to_document() if recipe.files else None
-        if opened.replace(tree_from_root(whole), relative=relative, recipe=longer):
-            return AppendReport(target, dim, _growth(saved, whole, dim), added, ())
-    raise lost_race_error(target)
+    added = tuple(files) or tuple(source.url for source in tree_from_root(root).sources)
+    target, load = opened.url, make_loader(opened.storage_options)
+    saved = _saved_root(opened.tree, load, target)
+    known = recipe.files or tuple(source.url for source in opened.tree.sources)
+    if added and set(known).issuperset(added):
+        return Added(None, skipped=added)
+    try:
+        whole = _join_groups(saved, root, dim, target, recipe, load)
+    except _UnknownPlaceError:
+        if not recipe.files:
+            raise CombineError("the new files belong between parts of the archive", hint=COMBINE_ANEW) from None
+        whole, recipe = combine_anew([*recipe.files, *added], recipe, opened.storage_options)
+    except CombineError as problem:
+        raise CombineError(
+            f"the new files do not match those of {target}: {problem.message}",
+            hint=problem.hint or COMBINE_ANEW,
+            **{"url": next(iter(added), None), **problem.place},
+        ) from problem
+    longer = replace(recipe, files=(*recipe.files, *added)) if recipe.files else None
+    return Added(whole, longer, _growth(saved, whole, dim), added)
 
 
 def _saved_root(tree: VirtualGroup, load: Load, url: str) -> Member:
