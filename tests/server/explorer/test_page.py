@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import h5py
@@ -90,6 +92,23 @@ def test_moving_a_slider(picture: ExplorerPage, maps: xr.Dataset) -> None:
     picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-04')")
     for row, column in ((0, 39), (12, 3), (23, 20)):
         assert _shown(picture, row, column) == pytest.approx(float(maps.tas[6, row, column]), rel=1e-6)
+
+
+def test_an_exact_value_that_comes_late(picture: ExplorerPage) -> None:
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    picture.page.route("**/api/point?**", hold)
+    with picture.page.expect_request("**/api/point?**"):
+        picture.hover(0, 39, *SHAPE)
+    picture.hover(12, 3, *SHAPE)
+    with suppress(Exception):  # it was given up
+        held[0].continue_()
+    picture.page.wait_for_timeout(300)
+    readout = picture.find(".readout")
+    assert (readout.get_attribute("data-y"), readout.get_attribute("data-x")) == ("12", "3")
 
 
 def test_playing(picture: ExplorerPage) -> None:

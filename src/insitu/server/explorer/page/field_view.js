@@ -521,9 +521,9 @@ export class FieldView extends PictureView {
    */
   hover(cell, isSpoken) {
     clearTimeout(this.#timer);
+    this.#latestPoint.stop(); // the exact value of where the pointer was would replace that of where it is
     this.picture.point(cell);
     if (!cell) {
-      this.#latestPoint.stop();
       this.#showPoint();
       return;
     }
