@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -221,3 +223,21 @@ def test_no_function_is_a_bare_participle() -> None:
                 if re.fullmatch(r"[a-z]+(ed|wn|ept|old|aid|osen|ound|ought)", name) and not is_property:
                     found += [f"{path.relative_to(PACKAGE)}: {node.name}"] if name not in allowed else []
     assert not found, "\n".join(found)
+
+
+def test_no_function_that_is_imported_late_has_the_name_of_a_module() -> None:
+    """Importing the module would put it in the place of the function."""
+    for name, path in MODULES.items():
+        if path.name != "__init__.py" or "lazy_attributes(" not in path.read_text(encoding="utf-8"):
+            continue
+        exported = next(
+            (
+                ast.literal_eval(node.value)
+                for node in ast.parse(path.read_text(encoding="utf-8")).body
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+            ),
+            [],
+        )
+        package = importlib.import_module(name)
+        both = [own for own in exported if f"{name}.{own}" in MODULES]
+        assert not [own for own in both if not inspect.ismodule(getattr(package, own))], name

@@ -1,6 +1,6 @@
 """Archives whose files overlap or leave gaps: whatever is done to them, they are what opening all files anew gives.
 
-Modules: combining/placed_files.py, maintenance/append_placed.py, maintenance/change_placed.py
+Modules: combining/placed_files.py, maintenance/append_by_labels.py, maintenance/change_placed.py
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
+    from insitu.maintenance.append_by_labels import append_placed
     from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
-    from insitu.maintenance.append_placed import append_placed
     from insitu.maintenance.change_files import drop
     from insitu.maintenance.change_placed import job_of
     from insitu.maintenance.checking import check
@@ -45,7 +45,7 @@ __getattr__ = lazy_attributes(
     __name__,
     {
         "append_member": "insitu.maintenance.append_files",
-        "append_placed": "insitu.maintenance.append_placed",
+        "append_placed": "insitu.maintenance.append_by_labels",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
         "compact": "insitu.maintenance.compacting",

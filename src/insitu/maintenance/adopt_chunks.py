@@ -71,7 +71,7 @@ def adopt_chunks(
         if not is_far:
             staging.mkdir(parents=True)
         with nullcontext() if is_far else hold_file_lock(str(staging / "lock")):
-            gather(copy, urls, width=COPIED_AT_ONCE)
+            gather(copy, urls, width=COPIED_AT_ONCE, ends_together=True)
             writer.sync()
             yield references.with_renamed_sources(tree, lambda url: f"{folder}/{keys[url]}" if url in keys else url)
     except BaseException:

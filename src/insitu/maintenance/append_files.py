@@ -6,7 +6,7 @@ result is what opening all its files by its recipe gives. What says where a file
 - steps of a dimension, where files follow each other (`append_along`; of a tree group by group,
   `append_groups`). An append to 2,000 files takes 0.07 s of processor time; 0.21 s by a row for each
   file, which files without labels could not have.
-- a row for each file, where files may overlap or leave gaps (`append_placed`);
+- a row for each file, where files may overlap or leave gaps (`append_by_labels`);
 - the cells that are saved, of forecasts (`append_forecasts`): rows for a year of hourly runs (166,440
   files) would be 16 MB of the root of the store, read in 1.6 s and placed in 4 s, where one more run
   is to be there in a second.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from insitu.cancellation import carry_deadline, check_deadline
@@ -47,13 +47,18 @@ renew_after_fork(_pool)
 
 
 def gather(
-    function: Callable[[Item, threading.Event], Result], items: Sequence[Item], *, width: int = MAX_REQUESTS
+    function: Callable[[Item, threading.Event], Result],
+    items: Sequence[Item],
+    *,
+    width: int = MAX_REQUESTS,
+    ends_together: bool = False,
 ) -> list[Result]:
     """Call `function` for every item on up to `width` threads; return the results in order.
 
     The first error ends the batch: nothing more is started, and the event that is passed to
     `function` is set, so that a pause before a retry ends at once. An interrupt of the caller does
-    the same, and does not wait for the others.
+    the same, and does not wait for the others: with `ends_together` it does, as an error does, so that
+    nothing is written any more by then.
     """
     stop = threading.Event()
     if len(items) < 2 or width < 2:
@@ -95,8 +100,9 @@ def gather(
         failure = next((first for first in errors if isinstance(first, Exception)), error)
     finally:
         stop.set()
-        for worker in workers:
-            worker.cancel()
+        running = [worker for worker in workers if not worker.cancel()]
+        if ends_together:
+            wait(running)
     if failure is not None:
         raise failure
     return [results[at] for at in range(len(items))]
