@@ -170,7 +170,9 @@ def test_pages_of_a_listing(store: Site, elsewhere: Site, scheme: str, options: 
     page = azure_page if scheme == "az" else s3_page
     store.pages = {"": page(["a/x", "a/"], ["a/sub/"], "next/1 +"), "next/1 +": page(["a/y z"], ["a/tail/"])}
     with access_policy_scope(Roots([f"{scheme}://box/a"])):
-        assert listing.list_folder(f"{scheme}://box/a", options) == (["sub", "tail"], ["x", "y z"])
+        folder = listing.list_folder(f"{scheme}://box/a", options)
+        assert (folder.folders, folder.files) == (["sub", "tail"], ["x", "y z"])
+        assert folder.sizes == {"x": 7, "y z": 7}
         assert listing.list_all_objects(f"{scheme}://box/a", options) == {"x": 7, "y z": 7}
         with pytest.raises(RefusedError):
             listing.list_all_objects(f"{scheme}://box/b", options)
