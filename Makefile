@@ -68,7 +68,7 @@ servers: setup
 test-remote: setup servers clients
 	$(PYTEST) tests/remote tests/server
 
-# Clients that others wrote (zarrita.js into .clients, Debian's GDAL, PyActiveStorage into .servers, a headless Chromium); what cannot be had is named, its tests are skipped.
+# Clients that others wrote (zarrita.js into .clients, Debian's GDAL and ncdump, PyActiveStorage into .servers, a headless Chromium); what cannot be had is named, its tests are skipped.
 clients: setup
 	-$(BIN)/python scripts/clients.py install
 	-$(BIN)/python scripts/active_storage.py install

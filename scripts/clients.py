@@ -1,10 +1,11 @@
-"""Programs of others that the tests run against the server.
+"""Programs of others that the tests run against the server, and on copies.
 
-Of the Zarr view: zarrita.js from npm, GDAL from Debian. Of the explorer's page: axe-core, which looks
-for what shuts people out, and puppeteer-core, which drives Firefox, from npm.
+Of the Zarr view: zarrita.js from npm, GDAL from Debian. Of copies: GDAL and ncdump from Debian. Of the
+explorer's page: axe-core, which looks for what shuts people out, and puppeteer-core, which drives
+Firefox, from npm.
 
 `python scripts/clients.py install` puts those of npm into `.clients` and, where that is allowed,
-installs Debian's `gdal-bin`. Tests that find no client are skipped, with the reason.
+installs Debian's `gdal-bin` and `netcdf-bin`. Tests that find no client are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / ".clients"
 PACKAGES = {"zarrita": "0.7", "axe-core": "4", "puppeteer-core": "24"}
 """What comes from npm, and its version."""
+DEBIAN = {"gdalmdiminfo": "gdal-bin", "ncdump": "netcdf-bin"}
+"""Programs that come from Debian, and their packages."""
 SECONDS = 300
 
 
@@ -34,12 +37,14 @@ def install() -> int:
             wanted = [f"{name}@{PACKAGES[name]}" for name in absent]
             call = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(FOLDER), *wanted]
             missing |= _called(call, " and ".join(absent))
-    if shutil.which("gdalmdiminfo") is None:
+    packages = [package for program, package in DEBIAN.items() if shutil.which(program) is None]
+    if packages:
         if shutil.which("apt-get") is None or os.geteuid() != 0:
-            print("no GDAL, and no right to install it (apt-get install gdal-bin)", file=sys.stderr)
+            print(f"no right to install what is missing: apt-get install {' '.join(packages)}", file=sys.stderr)
             missing = 1
         else:
-            missing |= _called(["apt-get", "install", "-y", "-q", "--no-install-recommends", "gdal-bin"], "GDAL")
+            install_debian = ["apt-get", "install", "-y", "-q", "--no-install-recommends"]
+            missing |= _called([*install_debian, *packages], " and ".join(packages))
     return missing
 
 

@@ -70,7 +70,7 @@ def test_stored_values(files: str, tmp_path: Path, name: str) -> None:
         assert found[name].dtype == values.dtype
 
 
-@pytest.mark.skipif(shutil.which("gdalmdiminfo") is None, reason="GDAL is not installed")
+@pytest.mark.skipif(shutil.which("gdalmdiminfo") is None, reason="no GDAL here (python scripts/clients.py install)")
 @pytest.mark.parametrize("name", ["v2.zarr", "file.nc"])
 def test_gdal(files: str, tmp_path: Path, name: str) -> None:
     insitu.Archive.open(files, **JOIN).copy(tmp_path / name, **TARGETS[name])
@@ -85,7 +85,7 @@ def test_gdal(files: str, tmp_path: Path, name: str) -> None:
     assert arrays["pr"]["unit"] == "kg m-2 s-1"
 
 
-@pytest.mark.skipif(shutil.which("ncdump") is None, reason="ncdump is not installed")
+@pytest.mark.skipif(shutil.which("ncdump") is None, reason="no ncdump here (python scripts/clients.py install)")
 def test_ncdump(files: str, tmp_path: Path) -> None:
     insitu.Archive.open(files, **JOIN).copy(tmp_path / "file.nc", **TARGETS["file.nc"])
     run = subprocess.run(
