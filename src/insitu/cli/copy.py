@@ -120,12 +120,17 @@ def copy(
             progress=progress,
             storage_options=access,
         )
-    if as_text:
-        typer.echo(json.dumps({"event": "plan" if dry_run else "done", **done.as_dict()}))
+    print_outcome(done, dry_run, as_text)
+
+
+def print_outcome(outcome: Any, dry_run: bool, as_json: bool) -> None:
+    """Print a plan to the output, or what was done beside it; as JSON both are lines of the output."""
+    if as_json:
+        typer.echo(json.dumps({"event": "plan" if dry_run else "done", **outcome.as_dict()}))
     elif dry_run:
-        typer.echo(str(done))
+        typer.echo(str(outcome))
     else:
-        stderr.print(str(done), markup=False, soft_wrap=True)
+        stderr.print(str(outcome), markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from insitu.cli.access import StorageOption, storage_options
-from insitu.cli.copy import parse_chunks, parse_lengths, report_progress
+from insitu.cli.copy import parse_chunks, parse_lengths, print_outcome, report_progress
 from insitu.cli.read import parse_labels
-from insitu.cli.screen import stderr
 
 __all__ = ["pin"]
 
@@ -73,9 +71,4 @@ def pin(
             dry_run=dry_run,
             progress=progress,
         )
-    if as_text:
-        typer.echo(json.dumps({"event": "plan" if dry_run else "done", **done.as_dict()}))
-    elif dry_run:
-        typer.echo(str(done))
-    else:
-        stderr.print(str(done), markup=False, soft_wrap=True)
+    print_outcome(done, dry_run, as_text)

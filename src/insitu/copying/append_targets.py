@@ -10,7 +10,6 @@ An Icechunk repository gets a commit instead.
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from insitu.copying.append_documents import lengthen_arrays, read_documents, sor
 from insitu.copying.append_plan import AppendPlan, ExistingTarget
 from insitu.copying.check_target import check_place
 from insitu.copying.copy_options import CopyOptions
-from insitu.copying.icechunk_target import PUT_BYTES, check_commit_every
+from insitu.copying.icechunk_target import check_commit_every, read_in_parts
 from insitu.copying.journal import Journal
 from insitu.copying.object_writers import FolderWriter, ObjectWriter, PrefixWriter
 from insitu.copying.target_arrays import TargetArray
@@ -246,8 +245,7 @@ class IcechunkAppend(AppendTarget):
     def _objects_between(self, begin: int, end: int) -> Iterator[dict[str, bytes]]:
         """Yield the objects that a commit adds or replaces, in parts."""
         assert self.plan is not None
-        found: dict[str, bytes] = {}
-        nbytes = 0
+        parts: list[tuple[TargetArray, list[range]]] = []
         for array in self.plan.arrays:
             extension = array.extension
             assert extension is not None
@@ -255,17 +253,8 @@ class IcechunkAppend(AppendTarget):
             ranges = [range(count) for count in array.grid]
             low, high = begin // size - extension.first, -(-end // size) - extension.first
             ranges[extension.axis] = range(max(low, 0), min(high, array.grid[extension.axis]))
-            for cell in itertools.product(*ranges):
-                data = self.content.get(array.key(cell))
-                if data is None:
-                    continue
-                found[array.key(cell)] = data
-                nbytes += len(data)
-                if nbytes >= PUT_BYTES:
-                    yield found
-                    found, nbytes = {}, 0
-        if found:
-            yield found
+            parts.append((array, ranges))
+        yield from read_in_parts(self.content, parts)
 
 
 async def _get_objects(store: Any, keys: Sequence[str]) -> list[bytes | None]:

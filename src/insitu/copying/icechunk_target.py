@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from insitu.copying.copy_options import CopyOptions
 from insitu.copying.journal import Journal
+from insitu.copying.object_writers import ObjectWriter
 from insitu.copying.target_arrays import TargetArray
 from insitu.copying.targets import Target
 from insitu.copying.zarr_target import check_zarr_names, zarr_target_documents
@@ -29,7 +30,7 @@ from insitu.references.icechunk.repository_writer import (
     put_objects,
 )
 
-__all__ = ["PUT_BYTES", "IcechunkRepository", "check_commit_every"]
+__all__ = ["IcechunkRepository", "check_commit_every", "read_in_parts"]
 
 PUT_BYTES = 64 << 20
 """Bytes of objects that are handed over together."""
@@ -134,8 +135,7 @@ class IcechunkRepository(Target):
 
     def _objects(self, before: int, upto: int | None) -> Iterator[dict[str, bytes]]:
         """Yield the objects that a commit adds, in parts: those that a part of the portion lies in."""
-        found: dict[str, bytes] = {}
-        nbytes = 0
+        parts: list[tuple[TargetArray, list[range]]] = []
         for array in self._arrays:
             ranges = [range(count) for count in array.grid]
             if upto is not None and self._dim in array.form.dims:
@@ -144,14 +144,28 @@ class IcechunkRepository(Target):
                 ranges[axis] = range(-(-before // size), -(-upto // size))
             elif before:
                 continue
-            for cell in itertools.product(*ranges):
-                data = self.content.get(array.key(cell))
-                if data is None:  # a chunk that the source never wrote
-                    continue
-                found[array.key(cell)] = data
-                nbytes += len(data)
-                if nbytes >= PUT_BYTES:
-                    yield found
-                    found, nbytes = {}, 0
-        if found:
-            yield found
+            parts.append((array, ranges))
+        yield from read_in_parts(self.content, parts)
+
+
+def read_in_parts(
+    content: ObjectWriter, parts: Iterable[tuple[TargetArray, Sequence[range]]]
+) -> Iterator[dict[str, bytes]]:
+    """Yield the objects of ranges of the grids of arrays by their keys, so many at a time as are committed at once.
+
+    Chunks that the source never wrote are left out.
+    """
+    found: dict[str, bytes] = {}
+    nbytes = 0
+    for array, ranges in parts:
+        for cell in itertools.product(*ranges):
+            data = content.get(array.key(cell))
+            if data is None:
+                continue
+            found[array.key(cell)] = data
+            nbytes += len(data)
+            if nbytes >= PUT_BYTES:
+                yield found
+                found, nbytes = {}, 0
+    if found:
+        yield found
