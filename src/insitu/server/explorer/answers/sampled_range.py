@@ -103,7 +103,9 @@ def spread_positions(size: int, count: int) -> list[int]:
 def _sample(field: FieldQuery, along: str, position: int, budget: int) -> tuple[FieldQuery, Sampling]:
     """Return the field at a position, and single values of it within a budget: means would have a smaller range."""
     one = replace(field, index={**field.index, along: position})
-    sampling = sample_field(one.array, one.sides, one.select, one.box, PIXELS, "nearest", budget)
+    # Cells that do not lie in rows are as many in one: few of them, evenly spread, may all lie alike in a nested grid.
+    pixels = PIXELS if field.y is not None else (1, PIXELS[0] * PIXELS[1])
+    sampling = sample_field(one.array, one.sides, one.select, one.box, pixels, "nearest", budget)
     assert sampling is not None
     return one, sampling
 

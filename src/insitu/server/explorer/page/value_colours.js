@@ -9,6 +9,7 @@ import { colourScale } from "./colour_bar.js";
 
 /** Most steps of a colour map. */
 export const MOST_STEPS = 64;
+const LARGEST = Number.MAX_VALUE / 4;
 
 /** How values become colours, by what a state chooses and what suits the values. */
 export class ValueColours {
@@ -23,7 +24,8 @@ export class ValueColours {
     this.steps = Math.min(MOST_STEPS, Math.max(0, Math.round(state.steps ?? 0)));
     let [low, high] = automaticRange(this.map, range, state.limits === "extremes");
     if (this.steps && !state.log) [low, high] = roundRange(low, high, this.steps);
-    const limits = [state.low ?? low, state.high ?? high];
+    // Numbers of which the difference is one, too.
+    const limits = [state.low ?? low, state.high ?? high].map((limit) => Math.max(-LARGEST, Math.min(LARGEST, limit)));
     this.low = Math.min(...limits);
     this.high = Math.max(...limits);
     this.isLog = Boolean(state.log) && this.low > 0;
