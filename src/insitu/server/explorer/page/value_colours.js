@@ -1,6 +1,6 @@
 // Colours of the values of a picture: map, range, steps, linear or logarithmic, beyond the range, missing.
 
-import { automaticRange, cssColour, lookupTable, MAPS, pixelOf, roundRange, suitableMap } from "./colour.js";
+import { automaticRange, cssColour, drawableRange, lookupTable, MAPS, pixelOf, roundRange, suitableMap } from "./colour.js";
 import { colourScale } from "./colour_bar.js";
 
 /** @import { State } from "./address.js" */
@@ -9,7 +9,6 @@ import { colourScale } from "./colour_bar.js";
 
 /** Most steps of a colour map. */
 export const MOST_STEPS = 64;
-const LARGEST = Number.MAX_VALUE / 4;
 
 /** How values become colours, by what a state chooses and what suits the values. */
 export class ValueColours {
@@ -24,10 +23,10 @@ export class ValueColours {
     this.steps = Math.min(MOST_STEPS, Math.max(0, Math.round(state.steps ?? 0)));
     let [low, high] = automaticRange(this.map, range, state.limits === "extremes");
     if (this.steps && !state.log) [low, high] = roundRange(low, high, this.steps);
-    // Numbers of which the difference is one, too.
-    const limits = [state.low ?? low, state.high ?? high].map((limit) => Math.max(-LARGEST, Math.min(LARGEST, limit)));
-    this.low = Math.min(...limits);
-    this.high = Math.max(...limits);
+    const limits = [state.low ?? low, state.high ?? high];
+    const [least, most] = drawableRange(Math.min(...limits), Math.max(...limits));
+    this.low = least;
+    this.high = most;
     this.isLog = Boolean(state.log) && this.low > 0;
     this.scale = colourScale(this.low, this.high, this.isLog);
     /** Colours beyond the range, those of its ends if none are chosen; null for missing: hatched. */
