@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.errors import SelectionError, UnsupportedError
+from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
 from insitu.maintenance.append_along import add_along, check_dimension
 from insitu.maintenance.append_forecasts import add_forecasts
 from insitu.maintenance.append_groups import add_groups
 from insitu.maintenance.append_to_saved import Added, append_to_saved
-from insitu.maintenance.carry_pinned import open_for_update
+from insitu.maintenance.carry_pinned import APPEND_FILES, open_for_update
 from insitu.maintenance.change_files import INDEXES
 from insitu.maintenance.checking import open_saved_tree
 from insitu.model import Comparison, VirtualArray, VirtualGroup
@@ -225,6 +226,7 @@ def _append_arrays_to_icechunk(
     from insitu.references.list_objects import list_written_cells
 
     load = make_loader(storage_options)
+    refuse_pinned_elsewhere(tree, APPEND_FILES)
     return append_icechunk(
         list_written_cells(tree, storage_options),
         target,

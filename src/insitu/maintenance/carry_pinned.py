@@ -11,19 +11,21 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import InsituWarning
+from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Tile, VirtualArray, VirtualGroup
 from insitu.model.description import count_text
 from insitu.model.group import nest_groups
 from insitu.scanning.scan_member import make_loader
 
-__all__ = ["carry_pinned", "nest_pinned", "open_for_update"]
+__all__ = ["APPEND_FILES", "carry_pinned", "nest_pinned", "open_for_update"]
+
+APPEND_FILES = "Add the files that the store was made of, or unpin the variable there first: insitu unpin"
 
 Load = Callable[[list[VirtualArray]], list[Any]]
 Box = list[tuple[int, int]]
@@ -33,12 +35,17 @@ CELLS_AT_ONCE = 1 << 17
 
 def open_for_update(target: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Return a saved archive to be changed: see `insitu.references.open_for_update`. What is pinned stays where it
-    still holds.
+    still holds; an archive with native chunks of other stores is refused.
     """
     from insitu import references
 
+    def carry(before: VirtualGroup, after: VirtualGroup, pinned: VirtualGroup) -> VirtualGroup:
+        refuse_pinned_elsewhere(after, APPEND_FILES, target)
+        return carry_pinned(before, after, pinned, load)
+
     opened = references.open_for_update(target, storage_options=storage_options)
-    opened.carry_pinned = partial(carry_pinned, load=make_loader(storage_options))
+    load = make_loader(storage_options)
+    opened.carry_pinned = carry
     return opened
 
 
