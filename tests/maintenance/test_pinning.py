@@ -21,6 +21,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import insitu
+from copying.killing import Killed, die_at
 from forked_commands import run_command
 from insitu.cli import app
 from insitu.copying.object_writers import FolderWriter
@@ -324,9 +325,6 @@ def test_another_writer_meanwhile(
 
 
 def test_an_interrupted_pin_goes_on(store: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        """As if the process were gone."""
-
     put, written = FolderWriter.put, []
 
     def put_some(self: FolderWriter, key: str, data: bytes) -> None:
@@ -345,6 +343,32 @@ def test_an_interrupted_pin_goes_on(store: Path, files: list[str], monkeypatch: 
     assert report.copy is not None
     assert report.copy.continued > 0
     check_values(store, values_of(files))
+
+
+def test_killed_at_any_write(store: Path, files: list[str], tmp_path: Path) -> None:
+    """The store is the old one or the new one, the same command completes it, and nothing else is left then."""
+    want, deaths = values_of(files), 0
+    way: dict[str, Any] = {"isel": {"time": slice(3, 9)}, "chunks": {"time": 4}}
+    shutil.copytree(store, tmp_path / "plain.insitu")
+    for number in range(1, 400, 6):
+        with die_at(number) as has_died:
+            try:
+                archive_of(store).pin("flag", **way)
+            except Killed:
+                assert has_died()
+        assert boxes(store) in ({}, {"flag": [((3, 9), (0, 5), (0, 8))]}), f"killed at action {number}"
+        np.testing.assert_array_equal(insitu.read(store, "flag"), want.flag)
+        if not has_died():
+            break
+        deaths += 1
+        archive_of(store).pin("flag", **way)
+        np.testing.assert_array_equal(insitu.read(store, "flag"), want.flag)
+        compact(str(store))
+        assert len({name.removesuffix(".copying") for name in folders(store)}) == 1, f"after a kill at action {number}"
+        shutil.rmtree(store)
+        shutil.copytree(tmp_path / "plain.insitu", store)
+    check_values(store, want)
+    assert 6 < deaths < 66
 
 
 def test_a_file_that_changes_while_it_is_copied_is_an_error(store: Path, files: list[str]) -> None:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from insitu.combining.file_ranges import FileLayout
 from insitu.combining.recipe import Recipe
 from insitu.errors import SelectionError, UnsupportedError
-from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
 from insitu.maintenance.append_along import add_along, check_dimension
 from insitu.maintenance.append_forecasts import add_forecasts
 from insitu.maintenance.append_groups import add_groups
@@ -261,6 +260,7 @@ def _encode_times(member: Member, target: VirtualGroup) -> Member:
 def _append_arrays_to_icechunk(
     tree: VirtualGroup, target: str, dim: str, storage_options: Mapping[str, Any] | None
 ) -> AppendReport:
+    from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
     from insitu.references.icechunk import append_icechunk
     from insitu.references.list_objects import list_written_cells
 

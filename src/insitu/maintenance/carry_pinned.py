@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import InsituWarning
-from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Tile, VirtualArray, VirtualGroup
 from insitu.model.description import count_text
 from insitu.model.group import nest_groups
@@ -37,7 +36,8 @@ def open_for_update(target: str, storage_options: Mapping[str, Any] | None = Non
     """Return a saved archive to be changed: see `insitu.references.open_for_update`. What is pinned stays where it
     still holds; an archive with native chunks of other stores is refused.
     """
-    from insitu import references
+    from insitu import references  # imports Arrow
+    from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
 
     def carry(before: VirtualGroup, after: VirtualGroup, pinned: VirtualGroup) -> VirtualGroup:
         refuse_pinned_elsewhere(after, APPEND_FILES, target)
