@@ -212,6 +212,20 @@ def test_ranges_at_the_ends_of_what_numbers_can_be(tmp_path: Path) -> None:
     assert small == [-0.5, 0.5]
 
 
+def test_a_mistyped_link_loses_what_cannot_be_shown(tmp_path: Path) -> None:
+    regions = [
+        {"polygon": [[0, 0], [1e300, 0], [0, 1]]},
+        {"polygon": [[0, 0], [1e12, 0], [0, 1]]},
+        {"box": [1, 2, 3]},
+        7,
+    ]
+    code = f"""(() => {{
+        const regions = encodeURIComponent({json.dumps(json.dumps(regions))});
+        globalThis.location = {{ hash: "#zoom=-1&box=[1,2]&regions=" + regions }};
+        return module.readState(); }})()"""
+    assert run_module(tmp_path, "address.js", code) == {"regions": regions[1:2]}
+
+
 def test_every_error_of_the_server_says_what_to_do(tmp_path: Path) -> None:
     failures = [{"kind": kind, "status": status, "retryAfter": None} for kind, status in STATUS_BY_KIND.items()]
     # Without a kind: no answer at all, the answers of Starlette, those of a proxy.

@@ -288,7 +288,7 @@ export class EarthMap {
     });
     if (!layers.length) return;
     const { width, height } = layers[0].table;
-    Object.assign(canvas, { width, height });
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
     const context = contextOf(canvas);
     paintTables(context, layers, { outside: pixelColour("paper"), empty: pixelColour("unwritten") });
     this.#drawLines(context, density);
