@@ -227,15 +227,11 @@ def test_an_image_that_is_turned(look: Callable[[str], Explorer]) -> None:
 
 
 def test_what_is_no_projection(look: Callable[[str], Explorer]) -> None:
-<<<<<<< ours
-    for name, message in (("nonsense", "pyproj does not understand it"), ("lying", None)):
-=======
-    for name, said in (
+    for name, message in (
         ("nonsense", "pyproj does not understand it"),
         ("beyond", "pyproj cannot compute with it"),
         ("lying", None),
     ):
->>>>>>> theirs
         api = look(name)
         assert api.variable("v")["map"] is None
         notes = [note["text"] for note in api.json("archive")["notes"]]
