@@ -117,6 +117,15 @@ def test_wherever_they_are_scanned(tmp_path: Path, kind: str, resume: bool | Non
         xr.testing.assert_identical(ds.load(), insitu.open_forecasts(again, overlap="last").load())
 
 
+def test_references_of_a_view_name_the_files_that_it_shows(tmp_path: Path) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in (0, 3, 6) for lead in (0, 3)])
+    insitu.open_forecasts(indexes_of(paths, "idx")).insitu.save(tmp_path / "a.insitu")
+    best = insitu.open_dataset(tmp_path / "a.insitu")[["t"]].insitu.best()
+    for _ in range(2):
+        found = best.t.insitu.references()
+        assert [found["urls"][number] for number in found["source"]] == [paths[0], paths[2], *paths[4:]]
+
+
 def test_control_and_perturbed_members(tmp_path: Path) -> None:
     paths = {
         member: [write_grib(tmp_path / f"m{member}r{run}.grib2", [Field(run, 3, "TMP", member)]) for run in (0, 3)]

@@ -21,7 +21,7 @@ from insitu.errors import UnsupportedError
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
+from insitu.model import Source, VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
 from insitu.reading import ReadContext
 from insitu.scanning.member import Variable as MemberVariable
@@ -295,14 +295,14 @@ class InsituAccessor:
         found = {}
         for name, array in self._lazy():
             if variable in (None, name):
-                stored = grid_of(array.node)
-                parts = list(byte_ranges(stored))
+                sources: dict[Source, int] = {}
+                parts = list(byte_ranges(grid_of(array.node), sources))
                 columns = (
                     [np.concatenate(column) for column in zip(*parts, strict=True)]
                     if parts
                     else [np.zeros(0, np.int64)] * 3
                 )
-                urls = [source.url for source in stored.sources]
+                urls = [source.url for source in sources]
                 found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
         return found
 
