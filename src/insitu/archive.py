@@ -671,30 +671,22 @@ class Archive:
         recipe = maintenance.saved_recipe(target, options)
         if recipe is None:
             recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
-        is_collection = recipe.options.combine.forecasts or recipe.options.scan.tree
-        if overlap is not None and is_collection:
-            raise UnsupportedError(
-                "overlap= cannot be given for an append to forecasts or a tree",
-                url=target,
-                hint="Combine the archive anew with it, then save",
-            )
-        combine, is_placed = recipe.options.combine, recipe.placed is not None
-        if combine.is_grid and combine.places_labels and not is_collection:
-            raise UnsupportedError(
-                "files cannot be added to a grid of lists whose files may overlap or leave gaps: the lists are not "
-                "recorded",
-                url=target,
-                hint="Combine the archive anew: insitu.open_mfdataset(..., combine='nested', ...), then save",
-            )
-        if combine.expect is not None and not (is_placed or is_collection or recipe.files):
-            raise UnsupportedError(
-                "files cannot be added where labels are expected: an earlier version of insitu saved the archive, "
-                "without the order of its files",
-                url=target,
-                hint="Combine the archive anew: insitu.open_mfdataset(..., expect=...), then save",
-            )
+        maintenance.check_can_append(recipe, target, overlap)
         if overlap is not None or recipe.placed is not None:
-            return self._append_placed(given, dim, overlap, relative, errors, progress, parallel)
+            urls = [str(url) for _, url in iter_positions(given)]
+            placed: AppendReport = maintenance.append_placed(
+                target,
+                urls,
+                dim,
+                overlap=overlap,
+                relative=relative,
+                errors=errors,
+                progress=progress,
+                parallel=parallel,
+                storage_options=options,
+            )
+            self._forget()
+            return placed
         new, skipped = maintenance.known_files(target, [url for _, url in iter_positions(given)], dim, options)
         if not new:
             return maintenance.empty_append_report(target, dim, skipped)
@@ -714,32 +706,6 @@ class Archive:
         self._forget()
         left_out = getattr(files.survey, "left_out", {})  # none where the result was found in the scan cache
         return replace(done, skipped=(*skipped, *done.skipped), left_out=left_out)
-
-    def _append_placed(
-        self, given: Any, dim: str, overlap: Any, relative: bool, errors: str, progress: Any, parallel: Any
-    ) -> AppendReport:
-        """Append files, each label of which comes from one of all that have it."""
-        from insitu.combining.scan_many import scan_many
-
-        target, options = self._saved_location(), self.job.scan.storage_options
-        left_out: dict[str, str] = {}
-
-        def scan(urls: Sequence[str], recipe: Recipe) -> Sequence[Member]:
-            job = maintenance.job_of(recipe, options)
-            job = replace(job, scan=replace(job.scan, errors=errors))
-            found = scan_many(urls, job, parallel=parallel, progress=progress)
-            failures = [item for item in found if not isinstance(item, Member)]
-            left_out.update((item.url, item.reason) for item in failures)
-            for item in failures:
-                job.warn(f"left out: {item.url}: {item.reason}")
-            return [item for item in found if isinstance(item, Member)]
-
-        urls = [str(url) for _, url in iter_positions(given)]
-        done = maintenance.append_placed(
-            target, urls, dim, scan, overlap=overlap, relative=relative, storage_options=options
-        )
-        self._forget()
-        return replace(done, left_out=left_out)
 
     def drop(
         self, urls: Sequence[str] = (), replacement: Any = None, *, keep_last: Mapping[str, int] | None = None

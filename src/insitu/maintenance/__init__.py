@@ -12,9 +12,14 @@ from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
     from insitu.maintenance.append_by_labels import append_placed
-    from insitu.maintenance.append_files import append_member, append_tree, empty_append_report, known_files
+    from insitu.maintenance.append_files import (
+        append_member,
+        append_tree,
+        check_can_append,
+        empty_append_report,
+        known_files,
+    )
     from insitu.maintenance.change_files import drop
-    from insitu.maintenance.change_placed import job_of
     from insitu.maintenance.checking import check
     from insitu.maintenance.compacting import compact
     from insitu.maintenance.last_steps import keep_last
@@ -26,11 +31,11 @@ __all__ = [
     "append_placed",
     "append_tree",
     "check",
+    "check_can_append",
     "compact",
     "convert",
     "drop",
     "empty_append_report",
-    "job_of",
     "keep_last",
     "known_files",
     "refresh",
@@ -48,11 +53,11 @@ __getattr__ = lazy_attributes(
         "append_placed": "insitu.maintenance.append_by_labels",
         "append_tree": "insitu.maintenance.append_files",
         "check": "insitu.maintenance.checking",
+        "check_can_append": "insitu.maintenance.append_files",
         "compact": "insitu.maintenance.compacting",
         "convert": "insitu.maintenance.saving",
         "drop": "insitu.maintenance.change_files",
         "empty_append_report": "insitu.maintenance.append_files",
-        "job_of": "insitu.maintenance.change_placed",
         "keep_last": "insitu.maintenance.last_steps",
         "known_files": "insitu.maintenance.append_files",
         "refresh": "insitu.maintenance.refreshing",

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from insitu.combining.recipe import Recipe
+from insitu.combining.scan_many import scan_many
 from insitu.errors import CombineError, SelectionError, UnsupportedError
 from insitu.maintenance.append_to_saved import Added, append_to_saved
-from insitu.maintenance.change_placed import changed_files, rebuild_saved
+from insitu.maintenance.change_placed import changed_files, job_of, rebuild_saved
 from insitu.maintenance.conflicts import COMBINE_ANEW, read_saved_member
 from insitu.maintenance.rebuild_placed import place_saved_files
 from insitu.scanning.member import Member
@@ -26,10 +27,12 @@ def append_placed(
     target: str,
     urls: Sequence[str],
     dim: str,
-    scan: Callable[[Sequence[str], Recipe], Sequence[Member]],
     *,
     overlap: str | None = None,
     relative: bool = False,
+    errors: str = "raise",
+    progress: Callable[[int, int], None] | None = None,
+    parallel: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> AppendReport:
     """Add files to an archive: each label comes from one file, as its recipe says.
@@ -40,14 +43,15 @@ def append_placed(
         The archive, and the files. Those that it has already, unchanged, are skipped.
     dim
         A dimension along which files are placed.
-    scan
-        Scans files as the recipe says.
     overlap
         Another rule than that of the recipe, from now on.
+    errors, progress, parallel
+        See `insitu.open_mfdataset`.
     relative, storage_options
         See `append_member`.
     """
     known: dict[str, Member] = {}
+    left_out: dict[str, str] = {}
     load = make_loader(storage_options)
 
     def add(opened: ReferencesUpdate, recipe: Recipe) -> Added:
@@ -62,7 +66,14 @@ def append_placed(
         _check_unchanged(target, recipe, skipped, storage_options)
         new = [url for url in dict.fromkeys(urls) if url not in existing]
         if missing := [url for url in new if url not in known]:
-            known.update((str(member.source), member) for member in scan(missing, recipe))
+            job = job_of(recipe, storage_options)
+            job = replace(job, scan=replace(job.scan, errors=errors))
+            for item in scan_many(missing, job, parallel=parallel, progress=progress):
+                if isinstance(item, Member):
+                    known[str(item.source)] = item
+                else:
+                    left_out[item.url] = item.reason
+                    job.warn(f"left out: {item.url}: {item.reason}")
         found = [known[url] for url in new if url in known]
         if not found:
             return Added(None, skipped=skipped)
@@ -71,7 +82,8 @@ def append_placed(
         shadowed = tuple(url for url, count in done.steps.items() if not count)
         return Added(done.member, done.recipe, done.count_labels(dim), tuple(done.steps), skipped, shadowed)
 
-    return append_to_saved(target, dim, add, relative=relative, storage_options=storage_options)
+    report = append_to_saved(target, dim, add, relative=relative, storage_options=storage_options)
+    return replace(report, left_out=left_out)
 
 
 def _placed_along(saved: Member, recipe: Recipe, dim: str, overlap: str | None, target: str) -> Recipe:

@@ -44,7 +44,46 @@ if TYPE_CHECKING:
     from insitu.references import AppendReport
     from insitu.references.update_references import ReferencesUpdate
 
-__all__ = ["append_member", "append_to_icechunk", "append_tree", "empty_append_report", "known_files"]
+__all__ = [
+    "append_member",
+    "append_to_icechunk",
+    "append_tree",
+    "check_can_append",
+    "empty_append_report",
+    "known_files",
+]
+
+
+def check_can_append(recipe: Recipe, target: str, overlap: str | None) -> None:
+    """Refuse an append whose files have no place that is known.
+
+    Raises
+    ------
+    UnsupportedError
+        If the archive has to be combined anew.
+    """
+    combine = recipe.options.combine
+    is_collection = combine.forecasts or recipe.options.scan.tree
+    if overlap is not None and is_collection:
+        raise UnsupportedError(
+            "overlap= cannot be given for an append to forecasts or a tree",
+            url=target,
+            hint="Combine the archive anew with it, then save",
+        )
+    if combine.is_grid and combine.places_labels and not is_collection:
+        raise UnsupportedError(
+            "files cannot be added to a grid of lists whose files may overlap or leave gaps: the lists are not "
+            "recorded",
+            url=target,
+            hint="Combine the archive anew: insitu.open_mfdataset(..., combine='nested', ...), then save",
+        )
+    if combine.expect is not None and not (recipe.placed is not None or is_collection or recipe.files):
+        raise UnsupportedError(
+            "files cannot be added where labels are expected: an earlier version of insitu saved the archive, "
+            "without the order of its files",
+            url=target,
+            hint="Combine the archive anew: insitu.open_mfdataset(..., expect=...), then save",
+        )
 
 
 def append_member(
