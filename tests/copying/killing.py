@@ -1,4 +1,6 @@
-"""A process that dies at one of its writes, after which nothing that it does changes the disk; a disk that is full."""
+"""A process that dies at one of its writes or requests, after which nothing that it does changes disk or bucket; a disk
+that is full.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from insitu.copying.object_writers import PrefixWriter
 from insitu.references import directory_swap
 
-__all__ = ["Killed", "die_at", "fill_disk_at"]
+__all__ = ["Killed", "die_at", "die_at_request", "fill_disk_at"]
 
 ACTIONS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "fsync", "sync", "truncate")
 
@@ -80,6 +83,15 @@ def die_at(number: int) -> Iterator[Callable[[], bool]]:
     """
     with _patched(_Death(number, Killed), ACTIONS) as has_happened:
         yield has_happened
+
+
+@contextmanager
+def die_at_request(number: int) -> Iterator[Callable[[], bool]]:
+    """Let a block die before the number-th request that writes, reads, lists or removes objects of the target."""
+    death = _Death(number, Killed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrefixWriter, "_ask", death.around(PrefixWriter._ask))
+        yield lambda: death.left <= 0
 
 
 @contextmanager

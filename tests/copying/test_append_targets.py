@@ -22,6 +22,7 @@ import zarr
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
 from copying.conftest import copy_years, write_year
+from copying.killing import Killed
 from insitu.copying import append_targets
 from insitu.copying.append_targets import ZarrAppend
 from insitu.errors import InsituError, SelectionError, SourceError, UnsupportedError
@@ -304,9 +305,6 @@ def test_a_target_that_changes_meanwhile_is_an_error(
 
 def test_commits_of_portions(years: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     icechunk = pytest.importorskip("icechunk")
-
-    class Killed(BaseException):
-        pass
 
     target, commits = tmp_path / "t.icechunk", []
     commit = append_targets.commit

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import insitu
+from copying.killing import Killed
 from insitu.copying import icechunk_target
 from insitu.errors import SelectionError, UnsupportedError
 
@@ -53,9 +54,6 @@ def test_one_commit(files: str, tmp_path: Path) -> None:
 
 
 def test_every_commit_is_whole(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
-
     target, want, commits = tmp_path / "t.icechunk", expected(files), []
 
     def commit_some(*given: Any) -> str:

@@ -33,10 +33,25 @@ def opened(folder: Path) -> xr.Dataset | None:
     for path in sorted(path for path in folder.iterdir() if not path.name.endswith((".copying", ".tmp", ".old"))):
         if path.suffix == ".zarr":
             found.append(xr.open_zarr(path, chunks=None).load())
+        elif path.suffix == ".icechunk":
+            found += open_commit(path)
         else:
             with xr.open_dataset(path, engine="h5netcdf") as one:
                 found.append(one.load())
     return xr.concat(found, "t", data_vars="minimal") if found else None
+
+
+def open_commit(path: Path) -> list[xr.Dataset]:
+    """Return what the last commit of a repository shows; nothing before the first."""
+    icechunk = pytest.importorskip("icechunk")
+    storage = icechunk.local_filesystem_storage(str(path))
+    if not icechunk.Repository.exists(storage):
+        return []
+    session = icechunk.Repository.open(storage).readonly_session("main")
+    try:
+        return [xr.open_zarr(session.store, consolidated=False, chunks=None).load()]
+    except FileNotFoundError:
+        return []
 
 
 def is_same(found: xr.Dataset | None, wanted: xr.Dataset | None) -> bool:
@@ -66,6 +81,9 @@ COPIES: dict[str, tuple[int | None, str, int, dict[str, Any]]] = {
     "appended": (3, "t.zarr", 2, {"append": True}),
     "appended, format 2": (3, "t.zarr", 4, {"append": True}),
     "a file": (None, "t.nc", 2, {"chunks": {"t": 4}}),
+    "a repository": (None, "t.icechunk", 2, {"chunks": {"t": 4}}),
+    "a repository, commits": (None, "t.icechunk", 2, {"chunks": {"t": 4}, "commit_every": 2}),
+    "appended, a repository": (2, "t.icechunk", 3, {"append": True, "commit_every": 3}),
 }
 """Steps that are there, the target, how many actions lie between two kills, and the options."""
 
@@ -81,6 +99,9 @@ def test_killed_at_any_write(tmp_path: Path, name: str) -> None:
         dataset(before).insitu.copy(start / target, chunks={"t": 2}, zarr_format=zarr_format)
         old = dataset(before)
     new = dataset(6, 0.5 if name == "replaced" else 0.0)
+    states = [old, new]  # whole, or at a commit
+    if "commit_every" in way:
+        states += [new.isel(t=slice(0, upto)) for upto in range(before or 0, 6, way["commit_every"])][1:]
     deaths = 0
     for number in range(1, 400, stride):
         folder = tmp_path / "here"
@@ -91,7 +112,7 @@ def test_killed_at_any_write(tmp_path: Path, name: str) -> None:
             except Killed:
                 assert has_died()
         seen = opened(folder)
-        assert is_same(seen, old) or is_same(seen, new), f"killed at action {number}: {seen}"
+        assert any(is_same(seen, state) for state in states), f"killed at action {number}: {seen}"
         if has_died():
             deaths += 1
             refusal = find_refusal(new, folder / target, **way)
@@ -128,27 +149,32 @@ def test_a_disk_that_is_full(tmp_path: Path, target: str) -> None:
     assert 2 < failures < 33
 
 
-def test_files_of_a_pattern_killed_at_any_write(tmp_path: Path) -> None:
-    folder = tmp_path / "here"
-    new, deaths = dataset(2)[["n"]].expand_dims(t=[0, 1]), 0
+@pytest.mark.parametrize("before", [0, 1])
+def test_files_of_a_pattern_killed_at_any_write(tmp_path: Path, before: int) -> None:
+    """New ones, and those that are added to one that is there."""
+    folder, count = tmp_path / "here", before + 2
+    new, deaths = dataset(2)[["n"]].expand_dims(t=range(count)), 0
+    names = [f"{number}.nc" for number in range(count)]
     for number in range(1, 400, 4):
         folder.mkdir()
+        if before:
+            new.isel(t=slice(0, before)).insitu.copy(f"{folder}/{{t}}.nc")
         with die_at(number) as has_died:
             try:
-                new.insitu.copy(f"{folder}/{{t}}.nc")
+                new.insitu.copy(f"{folder}/{{t}}.nc", append=bool(before))
             except Killed:
                 assert has_died()
         there = sorted(path.name for path in folder.glob("*.nc"))
         listed = list(folder.glob("*.copying/complete"))
-        assert there in ([], ["0.nc", "1.nc"]) or listed, "a part of the files, and nothing that completes them"
+        assert there in (names[:before], names) or listed, "a part of the files, and nothing that completes them"
         if has_died():
             deaths += 1
-            refusal = find_refusal(new, f"{folder}/{{t}}.nc")
-            assert not refusal or ("there is something already" in refusal and there == ["0.nc", "1.nc"])
+            refusal = find_refusal(new, f"{folder}/{{t}}.nc", append=bool(before))
+            assert not refusal or ("there is something already" in refusal and there == names)
         found = opened(folder)
         assert found is not None
         xr.testing.assert_equal(found, new)
-        assert is_complete(folder, ["0.nc", "1.nc"]), f"after a kill at action {number}"
+        assert is_complete(folder, names), f"after a kill at action {number}"
         shutil.rmtree(folder)
         if not has_died():
             break

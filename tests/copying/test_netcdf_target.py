@@ -18,6 +18,7 @@ import xarray as xr
 
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
+from copying.killing import Killed
 from insitu.copying.netcdf_target import NetCDFFile
 from insitu.errors import UnsupportedError
 from served_folder import ServedFolder
@@ -138,9 +139,6 @@ def test_no_file_in_a_bucket() -> None:
 
 
 def test_killed_while_the_file_is_put_together(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
-
     def die(*_: object) -> None:
         raise Killed
 

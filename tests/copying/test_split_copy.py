@@ -14,15 +14,12 @@ import xarray as xr
 
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
+from copying.killing import Killed
 from insitu.copying import SplitPlan, split_copy
 from insitu.copying.target_pattern import TargetPattern
 from insitu.errors import InsituError, SelectionError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")
-
-
-class Killed(BaseException):
-    """As if the process were gone."""
 
 
 def dataset(months: int = 5) -> xr.Dataset:

@@ -14,14 +14,11 @@ import xarray as xr
 
 import insitu
 from copying.conftest import write_year
+from copying.killing import Killed
 from insitu.copying.copy_options import parse_memory
 from insitu.copying.journal import Finished, Journal
 from insitu.copying.object_writers import FolderWriter
 from insitu.errors import SourceError, UnsupportedError
-
-
-class Killed(BaseException):
-    """As if the process were gone."""
 
 
 def archive_of(files: str) -> insitu.Archive:

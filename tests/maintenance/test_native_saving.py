@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import insitu
+from copying.killing import Killed
 from forked_commands import run_command
 from insitu.copying.object_writers import FolderWriter
 from insitu.errors import UnsupportedError
@@ -19,10 +20,6 @@ from maintenance.test_pinning import values_of, write_file
 
 NAMES = ["x.json", "x.parq", "x.parquet", "x.icechunk"]
 NATIVE = {"native": "where needed"}
-
-
-class Killed(BaseException):
-    """As if the process were gone."""
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import insitu
+from copying.killing import Killed, die_at
 from forked_commands import run_command
 from insitu.cli import app
 from insitu.copying.object_writers import FolderWriter
@@ -323,9 +325,6 @@ def test_another_writer_meanwhile(
 
 
 def test_an_interrupted_pin_goes_on(store: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        """As if the process were gone."""
-
     put, written = FolderWriter.put, []
 
     def put_some(self: FolderWriter, key: str, data: bytes) -> None:
@@ -344,6 +343,32 @@ def test_an_interrupted_pin_goes_on(store: Path, files: list[str], monkeypatch: 
     assert report.copy is not None
     assert report.copy.continued > 0
     check_values(store, values_of(files))
+
+
+def test_killed_at_any_write(store: Path, files: list[str], tmp_path: Path) -> None:
+    """The store is the old one or the new one, the same command completes it, and nothing else is left then."""
+    want, deaths = values_of(files), 0
+    way: dict[str, Any] = {"isel": {"time": slice(3, 9)}, "chunks": {"time": 4}}
+    shutil.copytree(store, tmp_path / "plain.insitu")
+    for number in range(1, 400, 6):
+        with die_at(number) as has_died:
+            try:
+                archive_of(store).pin("flag", **way)
+            except Killed:
+                assert has_died()
+        assert boxes(store) in ({}, {"flag": [((3, 9), (0, 5), (0, 8))]}), f"killed at action {number}"
+        np.testing.assert_array_equal(insitu.read(store, "flag"), want.flag)
+        if not has_died():
+            break
+        deaths += 1
+        archive_of(store).pin("flag", **way)
+        np.testing.assert_array_equal(insitu.read(store, "flag"), want.flag)
+        compact(str(store))
+        assert len({name.removesuffix(".copying") for name in folders(store)}) == 1, f"after a kill at action {number}"
+        shutil.rmtree(store)
+        shutil.copytree(tmp_path / "plain.insitu", store)
+    check_values(store, want)
+    assert 6 < deaths < 66
 
 
 def test_a_file_that_changes_while_it_is_copied_is_an_error(store: Path, files: list[str]) -> None:
@@ -412,6 +437,32 @@ def test_what_is_saved_elsewhere_has_chunks_of_its_own(store: Path, files: list[
     np.testing.assert_array_equal(found.values, want.flag[3:6].values)
 
 
+def test_appended_elsewhere_are_the_files_not_what_is_pinned(store: Path, files: list[str], tmp_path: Path) -> None:
+    """Chunks that the first store may unpin are not named by a second one: refused, and nothing changes."""
+    more = [write_file(tmp_path / f"f{number}.nc", number) for number in (4, 5)]
+    other, repository = tmp_path / "other.insitu", tmp_path / "x.icechunk"
+    insitu.open_mfdataset(more).insitu.save(other)
+    insitu.open_dataset(more[0])[["flag"]].insitu.save(repository)
+    archive_of(store).pin("flag", isel={"time": slice(3, 9)})
+    appends: list[Callable[[], object]] = [
+        lambda: insitu.open_dataset(store).insitu.append(other, "time"),
+        lambda: insitu.open_dataset(store).isel(time=slice(4, 7)).insitu.append(other, "time"),
+        lambda: archive_of(other).append([str(store)]),
+        lambda: insitu.open_dataset(store)[["flag"]].insitu.append(repository, "time"),
+    ]
+    for append in appends:
+        with pytest.raises(UnsupportedError, match=f"chunks are pinned inside {store}.*flag"):
+            append()
+    check_values(other, values_of(more))
+    insitu.open_dataset(store).isel(time=slice(9, None)).insitu.append(other, "time")  # shows nothing of it
+    archive_of(other).append(files[:1])
+    archive_of(store).unpin()
+    archive_of(other).append([str(store)])
+    compact(str(store))
+    shutil.rmtree(store)
+    check_values(other, values_of([*files, *more]))
+
+
 def test_a_save_that_fails_leaves_no_chunks(store: Path, tmp_path: Path) -> None:
     archive_of(store).pin("flag")
     next(path for path in sorted((store / "native").rglob("*")) if path.is_file()).unlink()
@@ -428,6 +479,16 @@ def test_shards(store: Path, files: list[str]) -> None:
     check_values(store, values_of(files))
     assert insitu.check(store).ok
     assert archive_of(store).pin(["tas", "pr"], **way, shards={"time": 6, "lat": 4, "lon": 9}).copy is None
+
+
+def test_the_same_again_in_other_shards_is_written(store: Path, files: list[str]) -> None:
+    """Also without any, and in shards of which the last one has the same number."""
+    way: dict[str, Any] = {"isel": {"time": slice(2, 17)}, "chunks": {"time": 2, "lat": 5, "lon": 8}}
+    shards: list[Any] = [None, {"time": 6}, {"time": 4}, {"time": 8}, {"time": 14}, None]
+    for size in shards:
+        assert archive_of(store).pin("tas", **way, shards=size).copy is not None, size
+        assert archive_of(store).pin("tas", **way, shards=size).copy is None, size
+    check_values(store, values_of(files))
 
 
 def test_a_server_shows_what_is_pinned(store: Path, files: list[str], tmp_path: Path) -> None:

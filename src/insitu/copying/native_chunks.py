@@ -38,6 +38,7 @@ from insitu.model import (
     count_cells,
 )
 from insitu.reading import ReadContext
+from insitu.references.chunk_places import iter_blocks
 from insitu.scanning.scan_member import make_loader
 from insitu.scanning.stored_view import stored_view
 from insitu.sources import open_source
@@ -84,7 +85,19 @@ class NativePlan:
             and tile.shape == array.shape
             and tile.encodings == (array.encoding,)
             and tile.packings == self.packings[number]
+            and _has_objects_of(array, tile)
         )
+
+
+def _has_objects_of(array: TargetArray, tile: Tile) -> bool:
+    """Return whether the chunks of a tile lie in the objects in which those of an array would: the same shards."""
+    inner = [whole // size for whole, size in zip(array.objects, array.chunks, strict=True)]
+    found: set[tuple[int, ...]] = set()
+    for cells, rows in iter_blocks(tile.chunks):
+        places = [cell // count for cell, count in zip(cells, inner, strict=True)]
+        found.update(zip(np.asarray(rows.source).tolist(), *places, strict=True))
+    urls = tile.chunks.sources
+    return all(source < 0 or urls[source].url.endswith(f"/{array.key(cell)}") for source, *cell in found)
 
 
 def plan_native_chunks(

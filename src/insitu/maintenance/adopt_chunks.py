@@ -1,4 +1,6 @@
-"""Native chunks of other stores in a tree that is saved: they are copied, since unpinning removes them there."""
+"""Native chunks of other stores in a tree that is saved: they are copied or refused, since unpinning removes them
+there.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from threading import Event
 from typing import Any
 
 from insitu.copying.object_writers import FolderWriter, ObjectWriter, PrefixWriter
+from insitu.errors import UnsupportedError
 from insitu.maintenance.unused_chunks import JOURNALS, remove_folder
 from insitu.model import VirtualGroup
 from insitu.references.store.native_names import native_url, store_of_chunk
@@ -18,7 +21,7 @@ from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
 from insitu.sources.threads import gather
 
-__all__ = ["adopt_chunks", "find_pinned_elsewhere"]
+__all__ = ["adopt_chunks", "find_pinned_elsewhere", "refuse_pinned_elsewhere"]
 
 COPIED_AT_ONCE = 16
 
@@ -39,6 +42,17 @@ def find_pinned_elsewhere(tree: VirtualGroup, target: str = "") -> dict[str, tup
         if stores:
             found[path] = next(iter(stores.values())), set(stores)
     return found
+
+
+def refuse_pinned_elsewhere(tree: VirtualGroup, hint: str, target: str = "") -> None:
+    """Raise an error if arrays show native chunks of stores other than the target."""
+    for path, (store, _) in find_pinned_elsewhere(tree, target).items():
+        raise UnsupportedError(
+            f"its chunks are pinned inside {store}, and go when they are unpinned there",
+            variable=path,
+            url=target or None,
+            hint=hint,
+        )
 
 
 @contextmanager

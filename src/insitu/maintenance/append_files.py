@@ -27,7 +27,7 @@ from insitu.maintenance.append_along import add_along, check_dimension
 from insitu.maintenance.append_forecasts import add_forecasts
 from insitu.maintenance.append_groups import add_groups
 from insitu.maintenance.append_to_saved import Added, append_to_saved
-from insitu.maintenance.carry_pinned import open_for_update
+from insitu.maintenance.carry_pinned import APPEND_FILES, open_for_update
 from insitu.maintenance.change_files import INDEXES
 from insitu.maintenance.checking import open_saved_tree
 from insitu.model import Comparison, VirtualArray, VirtualGroup
@@ -260,10 +260,12 @@ def _encode_times(member: Member, target: VirtualGroup) -> Member:
 def _append_arrays_to_icechunk(
     tree: VirtualGroup, target: str, dim: str, storage_options: Mapping[str, Any] | None
 ) -> AppendReport:
+    from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
     from insitu.references.icechunk import append_icechunk
     from insitu.references.list_objects import list_written_cells
 
     load = make_loader(storage_options)
+    refuse_pinned_elsewhere(tree, APPEND_FILES)
     return append_icechunk(
         list_written_cells(tree, storage_options),
         target,

@@ -11,7 +11,6 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,9 @@ from insitu.model.description import count_text
 from insitu.model.group import nest_groups
 from insitu.scanning.scan_member import make_loader
 
-__all__ = ["carry_pinned", "nest_pinned", "open_for_update"]
+__all__ = ["APPEND_FILES", "carry_pinned", "nest_pinned", "open_for_update"]
+
+APPEND_FILES = "Add the files that the store was made of, or unpin the variable there first: insitu unpin"
 
 Load = Callable[[list[VirtualArray]], list[Any]]
 Box = list[tuple[int, int]]
@@ -33,12 +34,18 @@ CELLS_AT_ONCE = 1 << 17
 
 def open_for_update(target: str, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Return a saved archive to be changed: see `insitu.references.open_for_update`. What is pinned stays where it
-    still holds.
+    still holds; an archive with native chunks of other stores is refused.
     """
-    from insitu import references
+    from insitu import references  # imports Arrow
+    from insitu.maintenance.adopt_chunks import refuse_pinned_elsewhere
+
+    def carry(before: VirtualGroup, after: VirtualGroup, pinned: VirtualGroup) -> VirtualGroup:
+        refuse_pinned_elsewhere(after, APPEND_FILES, target)
+        return carry_pinned(before, after, pinned, load)
 
     opened = references.open_for_update(target, storage_options=storage_options)
-    opened.carry_pinned = partial(carry_pinned, load=make_loader(storage_options))
+    load = make_loader(storage_options)
+    opened.carry_pinned = carry
     return opened
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from insitu.combining.file_names import one_location
 from insitu.combining.recipe import Recipe
-from insitu.errors import UnsupportedError
 from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualGroup
@@ -60,7 +59,7 @@ def save_tree(
     if native not in (None, "where needed"):
         raise ValueError(f'native must be "where needed" or None, not {native!r}')
     from insitu import references  # not at the top: Arrow takes longer to import than a file to scan
-    from insitu.maintenance.adopt_chunks import adopt_chunks, find_pinned_elsewhere
+    from insitu.maintenance.adopt_chunks import adopt_chunks, refuse_pinned_elsewhere
 
     kind = format or references.format_from_name(os.fspath(target))
     if kind == "insitu":
@@ -75,12 +74,8 @@ def save_tree(
             tree, os.fspath(target), kind, announce=announce, storage_options=storage_options, **how
         )
         return
-    for path, (store, _) in find_pinned_elsewhere(tree).items():
-        raise UnsupportedError(
-            f"its chunks are pinned inside {store}, and go when they are unpinned there",
-            variable=path,
-            hint='Save as .insitu or with native="where needed", which copy them, or convert the store itself',
-        )
+    hint = 'Save as .insitu or with native="where needed", which copy them, or convert the store itself'
+    refuse_pinned_elsewhere(tree, hint)
     ready = zarr_tree(tree, make_loader(storage_options), int(how.get("inline_threshold", 0)))
     references.save(ready, target, format=format, storage_options=storage_options, **how)
 

@@ -17,6 +17,7 @@ __all__ = ["NATIVE", "inner_url", "native_folder", "native_url", "outer_url", "s
 NATIVE = "native"
 """The folder of native chunks in a store: a folder in it for each time that something was pinned."""
 _SCHEME = "store://"
+_FOLDER = f"/{NATIVE}/"
 _CHUNK = re.compile(rf"(.+)/{NATIVE}/[0-9a-f]{{20}}/.+", re.DOTALL)
 
 
@@ -47,7 +48,7 @@ def store_of_chunk(url: str) -> str | None:
     >>> store_of_chunk("s3://b/x.insitu/native/68321e417101ab35dc22/tas/c/0"), store_of_chunk("s3://b/native/a.nc")
     ('s3://b/x.insitu', None)
     """
-    found = _CHUNK.fullmatch(url)
+    found = _CHUNK.fullmatch(url) if _FOLDER in url else None  # asked of every file of an archive
     return None if found is None else found[1]
 
 
