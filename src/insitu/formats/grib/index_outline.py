@@ -70,9 +70,7 @@ def outline_grib_index(url: str, storage_options: Mapping[str, Any] | None) -> F
         if lengths is None:
             lengths = [end - begin for begin, end in zip(offsets, [*offsets[1:], size], strict=True)]
         head = check_last_message(file.read, offsets[-1], lengths[-1], size, url)
-        if (
-            head[7] != GRIB2 or _run_of_message(head[_DATE]) != run
-        ):  # of another run: by its own keys
+        if head[7] != GRIB2 or _run_of_message(head[_DATE]) != run:  # of another run: by its own keys
             return None
         return FileOutline((kind, GRIB2), run, offsets, lengths, file.describe())
 
