@@ -74,14 +74,14 @@ def find_refusal(ds: xr.Dataset, target: object, **way: Any) -> str:
 
 
 COPIES: dict[str, tuple[int | None, str, int, dict[str, Any]]] = {
-    "new": (None, "t.zarr", 1, {"chunks": {"t": 3}}),
+    "new": (None, "t.zarr", 1, {"chunks": {"t": 3}, "verify": True}),
     "two passes": (None, "t.zarr", 5, {"chunks": {"t": 6, "y": 1}, "memory": 160}),
     "replaced": (3, "t.zarr", 3, {"chunks": {"t": 4}, "overwrite": True}),
     "shards": (None, "t.zarr", 4, {"chunks": {"t": 1}, "shards": {"t": 3}}),
-    "appended": (3, "t.zarr", 2, {"append": True}),
+    "appended": (3, "t.zarr", 2, {"append": True, "verify": True}),
     "appended, format 2": (3, "t.zarr", 4, {"append": True}),
-    "a file": (None, "t.nc", 2, {"chunks": {"t": 4}}),
-    "a repository": (None, "t.icechunk", 2, {"chunks": {"t": 4}}),
+    "a file": (None, "t.nc", 2, {"chunks": {"t": 4}, "verify": True}),
+    "a repository": (None, "t.icechunk", 2, {"chunks": {"t": 4}, "verify": True}),
     "a repository, commits": (None, "t.icechunk", 2, {"chunks": {"t": 4}, "commit_every": 2}),
     "appended, a repository": (2, "t.icechunk", 3, {"append": True, "commit_every": 3}),
 }

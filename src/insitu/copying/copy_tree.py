@@ -37,6 +37,8 @@ from insitu.scanning.scan_member import make_loader
 
 __all__ = ["CopyReport", "copy_tree", "digest_of", "execute_copy", "plan_copy"]
 
+ALREADY_COMPLETE = "an earlier run of the same copy has completed it; nothing was written or verified now"
+
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
@@ -169,8 +171,10 @@ def execute_copy(plan: CopyPlan, begun: float | None = None) -> CopyReport:
                     copy_array(copier, node, array.passes.last, journal, pool, done.add, engine)
         records = list(journal.finished.values())
         plan.target.complete(plan.arrays, plan.groups, journal)
-        verified = verify_target(plan.target, plan.arrays, journal) if options.verify else 0
+        is_ready = plan.target.is_published  # its objects are at their places, where this run does not read them
+        verified = verify_target(plan.target, plan.arrays, journal) if options.verify and not is_ready else 0
         plan.target.publish()
+    notes = (*plan.notes, *([ALREADY_COMPLETE] if is_ready else ()))
     return CopyReport(
         plan.target.url,
         len(records),
@@ -178,7 +182,7 @@ def execute_copy(plan: CopyPlan, begun: float | None = None) -> CopyReport:
         sum(record.nbytes for record in records),
         total,
         time.perf_counter() - begun,
-        plan.notes,
+        notes,
         verified,
         _errors(plan.arrays, records),
     )
