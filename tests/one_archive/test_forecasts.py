@@ -194,12 +194,13 @@ def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
 
 
-@pytest.mark.parametrize("kind", ["grib2", "idx"])
+@pytest.mark.parametrize("kind", ["grib2", "idx", "index"])
 def test_files_are_dropped_and_replaced(tmp_path: Path, kind: str) -> None:
     paths = write_runs(tmp_path, [(run, lead) for run in (0, 3, 6) for lead in (0, 3)])
     target = str(tmp_path / "a.insitu")
     insitu.open_forecasts(paths if kind == "grib2" else indexes_of(paths, kind)).insitu.save(target)
-    assert insitu.Archive.open(target).drop([paths[3]]) == (paths[3],)
+    given = paths[3] if kind == "grib2" else indexes_of(paths, kind)[3]
+    assert insitu.Archive.open(target).drop([given]) == (paths[3],)
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib([*paths[:3], *paths[4:]]))
     other = write_runs(tmp_path / "other", [(3, 3)])
     insitu.Archive.open(target).drop(paths[4:], replacement=other)

@@ -23,6 +23,7 @@ from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.model import Source, VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
+from insitu.model.tile import distinct_sources
 from insitu.reading import ReadContext
 from insitu.scanning.member import Variable as MemberVariable
 from insitu.scanning.saved_members import tree_from_member
@@ -87,7 +88,8 @@ class InsituAccessor:
     def sources(self) -> list[str]:
         """The files behind it."""
         every = (stored for _, array in self._lazy() for stored in stored_arrays(array.node))
-        return list(dict.fromkeys(source.url for stored in every for source in stored.array.sources))
+        sources = distinct_sources(tile for stored in every for tile in stored.array.tiles)
+        return list(dict.fromkeys(source.url for source in sources))
 
     @property
     def files(self) -> pandas.DataFrame:
