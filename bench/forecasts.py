@@ -1,6 +1,6 @@
 """A year of hourly forecast runs as one dataset: opened by indexes, saved, opened again, appended to, read at a point.
 
-    python -m bench.forecasts [--runs 8760] [--leads 19]
+    python bench/forecasts.py [--quick] [--runs 8760] [--leads 19]
 
 Each of the files has five fields on one grid, and an `.idx` beside it. Files of one lead time differ
 in nothing but their reference time.
@@ -12,6 +12,7 @@ import argparse
 import struct
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,47 +65,53 @@ def write_runs(folder: Path, runs: range, leads: int) -> list[str]:
     return found
 
 
-def measure(runs: int, leads: int, folder: Path) -> dict[str, float]:
-    """Return seconds and bytes of each step."""
+def measure(runs: int, leads: int, folder: Path) -> None:
+    """Print seconds and bytes of each step as a table."""
     import insitu
 
     files = write_runs(folder, range(runs), leads)
     more = write_runs(folder, range(runs, runs + 1), leads)
     target = folder / "year.insitu"
-    found: dict[str, float] = {"files": len(files)}
+    print(f"\n## {runs:,} hourly forecast runs of {leads} lead times, by the indexes of {len(files):,} GRIB files\n")
+    print("| | seconds | of the processor | target | |\n|---|---|---|---|---|")
 
-    def note(name: str, begin: tuple[float, float]) -> None:
-        found[name], processor = (after - before for after, before in zip(now(), begin, strict=True))
-        print(f"{name}: {found[name]:.2f} s, of the processor {processor:.2f} s", flush=True)
-
-    def now() -> tuple[float, float]:
-        return time.perf_counter(), time.process_time()
-
-    begin = now()
-    ds = insitu.open_forecasts(files)
-    note("open", begin)
-    begin = now()
-    ds.insitu.save(target)
-    note("save", begin)
-    found["bytes"] = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    print(f"store: {found['bytes'] / 1e6:.1f} MB")
-    for name in ("open again, first", "open again"):
+    def step(name: str, call: Callable[[], Any], target: float | None = None, note: Callable[[Any], str] = str) -> Any:
         begin = now()
-        saved = insitu.open_dataset(target)
-        note(name, begin)
-    begin = now()
-    best = saved.insitu.best()
-    note("best", begin)
-    begin = now()
+        found = call()
+        seconds, processor = (after - before for after, before in zip(now(), begin, strict=True))
+        aim = "" if target is None else f"≤ {target:g}: {'yes' if seconds <= target else '**no**'}"
+        print(f"| {name} | {seconds:.2f} | {processor:.2f} | {aim} | {note(found)} |", flush=True)
+        return found
+
+    ds = step("open", lambda: insitu.open_forecasts(files), 60, lambda ds: f"{dict(ds.sizes)}")
+    step("save", lambda: ds.insitu.save(target), None, lambda _: f"{_bytes(target) / 1e6:.1f} MB, target ≤ 30")
+    step("open again, in this process", lambda: insitu.open_dataset(target), 0.1, lambda _: "")
+    saved = step("open again, in this process", lambda: insitu.open_dataset(target), 0.1, lambda _: "")
+    best = step("best()", saved.insitu.best, None, lambda _: "")
     point = best.t.isel(latitude=3, longitude=5)
-    chunks = len(point.insitu.references()["offset"])
-    values = point.values
-    note("a point of it", begin)
-    print(f"{chunks:,} chunks for {values.size:,} valid times")
-    begin = now()
-    insitu.Archive.open(str(target)).append(more, "time")
-    note("append", begin)
-    return found
+    ranges = step(
+        "its chunks at a point", lambda: point.insitu.references(), None, lambda own: f"{len(own['offset']):,}"
+    )
+    with insitu.trace() as cost:
+        step(
+            "their values", lambda: point.values, None, lambda values: f"{values.size:,}, in {cost.requests:,} requests"
+        )
+    assert cost.bytes <= 2 * ranges["length"].sum()
+    step(
+        "append a run",
+        lambda: insitu.Archive.open(str(target)).append(more, "time"),
+        1,
+        lambda done: f"{done.steps} step",
+    )
+
+
+def now() -> tuple[float, float]:
+    """Return seconds, and those of the processor."""
+    return time.perf_counter(), time.process_time()
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def main() -> None:
@@ -112,9 +119,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=8760)
     parser.add_argument("--leads", type=int, default=19)
+    parser.add_argument("--quick", action="store_true", help="100 runs")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measure(given.runs, given.leads, Path(folder))
+        measure(100 if given.quick else given.runs, given.leads, Path(folder))
 
 
 if __name__ == "__main__":
