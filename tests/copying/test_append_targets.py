@@ -126,7 +126,7 @@ def test_stores_of_other_writers(tmp_path: Path, zarr_format: int, consolidated:
             "word": ("t", np.array([f"w{number}" for number in range(25)], object)),
         },
         coords={"t": times, "y": np.arange(5)},
-        attrs={"title": "theirs"},
+        attrs={"title": "expected"},
     )
     encoding: dict[str, Any] = {"x": {"chunks": (2, 10), "dtype": "i2", "scale_factor": 2.0**-10, "_FillValue": -1}}
     if zarr_format == 2:
@@ -142,9 +142,9 @@ def test_stores_of_other_writers(tmp_path: Path, zarr_format: int, consolidated:
     found, want = (xr.open_zarr(tmp_path / name).load() for name in ("ours.zarr", "theirs.zarr"))
     xr.testing.assert_identical(found, want)
     for name in ds.variables:
-        ours, theirs = (zarr.open(tmp_path / store)[name] for store in ("ours.zarr", "theirs.zarr"))
-        np.testing.assert_array_equal(ours[...], theirs[...])  # the stored values, too
-        assert (ours.shape, ours.dtype, ours.chunks) == (theirs.shape, theirs.dtype, theirs.chunks)
+        ours, expected = (zarr.open(tmp_path / store)[name] for store in ("ours.zarr", "theirs.zarr"))
+        np.testing.assert_array_equal(ours[...], expected[...])  # the stored values, too
+        assert (ours.shape, ours.dtype, ours.chunks) == (expected.shape, expected.dtype, expected.chunks)
 
 
 def test_formulas_and_selections_are_appended(years: list[str], tmp_path: Path) -> None:

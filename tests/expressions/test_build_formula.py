@@ -101,7 +101,7 @@ def test_the_python_code_of_a_formula(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("1 + 2", "no variable in it"),
         ("tas + snow", "no variable 'snow' \\(character 7"),
@@ -114,8 +114,8 @@ def test_the_python_code_of_a_formula(text: str) -> None:
         ("isnull(3)", "done to a variable"),
     ],
 )
-def test_what_cannot_be_computed(text: str, said: str) -> None:
-    with pytest.raises(ModelError, match=said):
+def test_what_cannot_be_computed(text: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
         _build(text)
 
 

@@ -36,7 +36,7 @@ def test_every_function_is_one_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "at character 1: it ends where"),
         ("a +", "at character 4: it ends where"),
@@ -60,8 +60,8 @@ def test_every_function_is_one_of_the_table() -> None:
         ("a+" * 150 + "a", "more than 200"),
     ],
 )
-def test_what_is_no_formula(text: str, said: str) -> None:
-    with pytest.raises(ModelError, match=said):
+def test_what_is_no_formula(text: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
         parse_formula(text)
 
 

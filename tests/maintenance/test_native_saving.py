@@ -56,10 +56,10 @@ def test_values_are_those_of_the_files(files: list[str], tmp_path: Path, name: s
     want, ds = values_of(files), insitu.open_mfdataset(files)
     with pytest.raises(UnsupportedError, match="cannot hold 3 of the arrays"):
         ds.insitu.save(tmp_path / name)
-    said: list[str] = []
-    ds.insitu.save(tmp_path / name, announce=said.append, **NATIVE)
-    assert "3 variables of 6.24 kB are copied" in said[0]
-    assert [line.partition(":")[0] for line in said[1:]] == ["tas", "pr", "seen"]
+    messages: list[str] = []
+    ds.insitu.save(tmp_path / name, announce=messages.append, **NATIVE)
+    assert "3 variables of 6.24 kB are copied" in messages[0]
+    assert [line.partition(":")[0] for line in messages[1:]] == ["tas", "pr", "seen"]
     check_values(tmp_path / name, want)
     before = native_folders(tmp_path / name)
     ds.insitu.save(tmp_path / name, **NATIVE)  # over itself

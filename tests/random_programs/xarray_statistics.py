@@ -69,7 +69,12 @@ def _grouped(dice: Random, x: Any, names: Any) -> Step | None:
     dims = dice.choice(("", "", "", f"{_dims(dice, x)}", "..."))
     if method in ("first", "last"):
         dims = ""
-    return Step(f"x = x.groupby({group}).{method}({dims})", rule, power)
+    return Step(f"x = x.groupby({group}).{method}({dims})", _rule_of_groups(rule, group), power)
+
+
+def _rule_of_groups(rule: str, group: str) -> str:
+    """Return the rule for groups: xarray stacks what is grouped by two dimensions, which takes its values to memory."""
+    return "composed" if rule == "reduction" and "area" in group else rule
 
 
 @production(2)
@@ -91,7 +96,7 @@ def _bins(dice: Random, x: Any, names: Any) -> Step | None:
     name = dice.choice(choices)
     bins = {"y": "[-50, 0, 20, 60]", "x": "[-1, 5, 15]", "zone": "[-1, 0, 1, 2]", "area": "[0, 0.5, 1]"}[name]
     labels = dice.choice(("", "", ", right=False", f", labels=list('abcd')[:{bins.count(',')}]"))
-    return Step(f"x = x.groupby_bins({name!r}, {bins}{labels}).{method}()", rule, power)
+    return Step(f"x = x.groupby_bins({name!r}, {bins}{labels}).{method}()", _rule_of_groups(rule, name), power)
 
 
 @production(4)

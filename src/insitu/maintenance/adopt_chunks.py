@@ -71,8 +71,8 @@ def adopt_chunks(
         yield tree
         return
     folder = f"{native_url(target)}/{uuid.uuid4().hex[:20]}"
-    is_far = local_path(folder) is None
-    writer: ObjectWriter = PrefixWriter(folder, storage_options) if is_far else FolderWriter(folder)
+    is_remote = local_path(folder) is None
+    writer: ObjectWriter = PrefixWriter(folder, storage_options) if is_remote else FolderWriter(folder)
     # The folder of each copy that they come from stays a part of their name: keys of two of them may be the same.
     keys = {url: url.removeprefix(f"{native_url(str(store_of_chunk(url)))}/") for url in urls}
 
@@ -82,18 +82,18 @@ def adopt_chunks(
 
     staging = Path(f"{folder}{JOURNALS}")
     try:
-        if not is_far:
+        if not is_remote:
             staging.mkdir(parents=True)
-        with nullcontext() if is_far else hold_file_lock(str(staging / "lock")):
+        with nullcontext() if is_remote else hold_file_lock(str(staging / "lock")):
             gather(copy, urls, width=COPIED_AT_ONCE, ends_together=True)
             writer.sync()
             yield references.with_renamed_sources(tree, lambda url: f"{folder}/{keys[url]}" if url in keys else url)
     except BaseException:
-        if is_far:
+        if is_remote:
             writer.clear()
         else:
             remove_folder(Path(folder))
         raise
     finally:
-        if not is_far:
+        if not is_remote:
             shutil.rmtree(staging, ignore_errors=True)

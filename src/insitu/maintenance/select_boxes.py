@@ -53,10 +53,10 @@ def select_boxes(
     for name in chosen:
         member = members[paths[name][0]]
         variable = member.variables[paths[name][1]]
-        asked = {dim for dim in (*sel, *isel) if dim in variable.dims}
-        if variables is None and (sel or isel) and not asked:
+        used_dims = {dim for dim in (*sel, *isel) if dim in variable.dims}
+        if variables is None and (sel or isel) and not used_dims:
             continue
-        selected |= asked
+        selected |= used_dims
         found[begin + name] = tuple(
             _range_along(member, dim, length, sel, isel)
             for dim, length in zip(variable.dims, variable.data.shape, strict=True)

@@ -23,14 +23,14 @@ GRACE_SECONDS = 1
 
 def main() -> None:
     """Serve what the standard input names until it ends."""
-    asked = json.loads(sys.stdin.readline())
+    settings = json.loads(sys.stdin.readline())
     gib = 1 << 30
     settings = Settings(
-        roots=tuple(asked["roots"]),
-        archives=(asked["archive"],),
-        tokens=(asked["token"],),
+        roots=tuple(settings["roots"]),
+        archives=(settings["archive"],),
+        tokens=(settings["token"],),
         limits=Limits(memory=2 * gib, cache=gib // 4),
-        storage_options=asked["storage_options"] or {},
+        storage_options=settings["storage_options"] or {},
         grace=GRACE_SECONDS,
         in_notebook=True,
     )

@@ -150,13 +150,13 @@ def explore_dataset(
         text=True,
         encoding="utf-8",
     )
-    asked = {
+    settings = {
         "archive": address,
         "roots": [] if "::" in address else [address],
         "token": token,
         "storage_options": dict(storage_options or {}),
     }
-    found = _start(process, json.dumps(asked))
+    found = _start(process, json.dumps(settings))
     parts = {"token": token, "url": address}
     if variable is not None:
         parts["variable"] = variable
@@ -166,14 +166,14 @@ def explore_dataset(
     return ExplorerFrame(process, found, fragment, height, proxy, folder)
 
 
-def _start(process: subprocess.Popen[str], asked: str) -> str:
+def _start(process: subprocess.Popen[str], settings: str) -> str:
     """Return the address of a server that was started, once it accepts connections."""
     assert process.stdin is not None
     assert process.stdout is not None
     timer = threading.Timer(START_SECONDS, process.kill)
     timer.start()
     try:
-        process.stdin.write(asked + "\n")
+        process.stdin.write(settings + "\n")
         process.stdin.flush()
         found = process.stdout.readline().strip()
     except OSError:

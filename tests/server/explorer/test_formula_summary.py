@@ -151,7 +151,7 @@ def test_variables_of_groups(api: Explorer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("formula", "said"),
+    ("formula", "message"),
     [
         ("tas -", "at character 6: it ends where"),
         ("tas + snow", "no variable 'snow' \\(character 7 .*There are: "),
@@ -161,6 +161,6 @@ def test_variables_of_groups(api: Explorer) -> None:
         ("(" * 50 + "tas" + ")" * 50, "nested more than 40 deep"),
     ],
 )
-def test_what_is_refused(api: Explorer, formula: str, said: str) -> None:
-    assert re.search(said, api.refusal("formula", formula=formula))
-    assert re.search(said, api.refusal("field", variable=f"={formula}"))
+def test_what_is_refused(api: Explorer, formula: str, message: str) -> None:
+    assert re.search(message, api.refusal("formula", formula=formula))
+    assert re.search(message, api.refusal("field", variable=f"={formula}"))

@@ -225,11 +225,11 @@ def test_an_image_that_is_turned(look: Callable[[str], Explorer]) -> None:
 
 
 def test_what_is_no_projection(look: Callable[[str], Explorer]) -> None:
-    for name, said in (("nonsense", "pyproj does not understand it"), ("lying", None)):
+    for name, message in (("nonsense", "pyproj does not understand it"), ("lying", None)):
         api = look(name)
         assert api.variable("v")["map"] is None
         notes = [note["text"] for note in api.json("archive")["notes"]]
-        assert (not notes) if said is None else (said in notes[0])
+        assert (not notes) if message is None else (message in notes[0])
         assert "along 'y' and 'x'" in api.refusal("geometry", variable="v")
         assert api.picture("field", variable="v").header["shape"] == [3, 4]
 

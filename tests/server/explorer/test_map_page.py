@@ -112,7 +112,7 @@ def test_dragging_and_zooming_ask_for_nothing_while_all_values_are_there(
 ) -> None:
     page = open_page(server.url, _link(archive / "coarse.nc"))
     page.wait_for_picture()
-    asked = _fields(page)
+    requests = _fields(page)
     width, height = _size(page)
     box = page.find(".surface").bounding_box()
     middle = (box["x"] + width / 2, box["y"] + height / 2)
@@ -127,7 +127,7 @@ def test_dragging_and_zooming_ask_for_nothing_while_all_values_are_there(
         page.page.mouse.wheel(0, -200)
     page.page.wait_for_function("() => Number(new URLSearchParams(location.hash.slice(1)).get('zoom')) > 3")
     assert _hover(page, 0.76, 0.51) == before
-    assert _fields(page) == asked
+    assert _fields(page) == requests
     page.find(".surface").press("Escape")
     page.page.wait_for_function("() => !location.hash.includes('zoom=')")
     assert _hover(page, 0.51, 0.51) == before
@@ -145,7 +145,7 @@ def test_finer_values_come_after_a_zoom_and_a_link_restores_them(
     page.page.wait_for_function("() => Number(new URLSearchParams(location.hash.slice(1)).get('zoom')) > 15")
     page.wait_for_picture()
     page.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('Every value')")
-    asked = _fields(page)
+    requests = _fields(page)
     row, column = _hover(page, 0.8, 0.3) or (-1, -1)
     assert number_in(page.find(".readout .value").inner_text()) == row * 3600 + column
     for key in "ad":  # there and back: within what came
@@ -155,7 +155,7 @@ def test_finer_values_come_after_a_zoom_and_a_link_restores_them(
     assert _hover(other, 0.8, 0.3) == _hover(page, 0.8, 0.3)
     page.find("button", has_text="Show all").click()
     page.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('mean of')")
-    assert _fields(page) == asked
+    assert _fields(page) == requests
 
 
 def test_coastlines_are_drawn_and_saved(open_page: Open, server: Server, archive: Path) -> None:

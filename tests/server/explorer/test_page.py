@@ -95,17 +95,17 @@ def test_moving_a_slider(picture: ExplorerPage, maps: xr.Dataset) -> None:
 
 
 def test_an_exact_value_that_comes_late(picture: ExplorerPage) -> None:
-    held: list[Any] = []
+    waiting: list[Any] = []
 
     def hold(route: Any) -> None:
-        held.append(route)
+        waiting.append(route)
 
     picture.page.route("**/api/point?**", hold)
     with picture.page.expect_request("**/api/point?**"):
         picture.hover(0, 39, *SHAPE)
     picture.hover(12, 3, *SHAPE)
     with suppress(Exception):  # it was given up
-        held[0].continue_()
+        waiting[0].continue_()
     picture.page.wait_for_timeout(300)
     readout = picture.find(".readout")
     assert (readout.get_attribute("data-y"), readout.get_attribute("data-x")) == ("12", "3")
@@ -139,8 +139,8 @@ def test_pictures_are_fetched_while_others_are_shown(picture: ExplorerPage) -> N
     picture.page.wait_for_function("() => document.querySelector('input[name=time]').value === '11'")
     picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-09')")
     picture.find("button.play[aria-pressed=false]").wait_for()
-    asked = [url for url in picture.requests if "/field?" in url][before:]
-    assert len(asked) == len({*asked}) == 11
+    requests = [url for url in picture.requests if "/field?" in url][before:]
+    assert len(requests) == len({*requests}) == 11
     assert {"speed": "60", "once": "1"}.items() <= picture.state.items()
     picture.page.wait_for_function("() => location.hash.includes('11')")
 

@@ -118,9 +118,9 @@ def test_which_coordinates_rise_downwards(tmp_path: Path) -> None:
 
 def test_frames_are_asked_for_once_and_ahead(tmp_path: Path) -> None:
     code = """await (async () => {
-        const asked = [], ended = [];
+        const requested = [], ended = [];
         const ask = (route, { at }, signal) => {
-            asked.push(at);
+            requested.push(at);
             signal.addEventListener("abort", () => ended.push(at));
             return new Promise((resolve) => setTimeout(() => resolve({ arrays: { values: new Uint8Array(at) } }), 20));
         };
@@ -135,10 +135,10 @@ def test_frames_are_asked_for_once_and_ahead(tmp_path: Path) -> None:
         await frames.get({ at: 9 }, signal);
         frames.clear();
         await frames.get({ at: 2 }, signal);
-        return [asked, ended];
+        return [requested, ended];
     })()"""
-    asked, ended = run_module(tmp_path, "frames.js", code)
-    assert asked == [1, 2, 3, 4, 8, 9, 2]  # four at once
+    requested, ended = run_module(tmp_path, "frames.js", code)
+    assert requested == [1, 2, 3, 4, 8, 9, 2]  # four at once
     assert ended == [8]
 
 

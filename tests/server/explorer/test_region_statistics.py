@@ -177,7 +177,7 @@ def test_files_of_a_region(api: Explorer, climate: xr.Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"polygon": [[0, 0], [1, 1]]}, "three or more pairs"),
         ({"polygon": [[0, 0], [1, "a"], [2, 2]]}, "three or more pairs"),
@@ -189,8 +189,8 @@ def test_files_of_a_region(api: Explorer, climate: xr.Dataset) -> None:
         ({"statistic": "mean", "over": "time"}, "takes no other statistic"),
     ],
 )
-def test_what_is_refused(api: Explorer, fields: dict[str, Any], said: str) -> None:
-    assert said in api.refusal("region", variable="tas", **fields)
+def test_what_is_refused(api: Explorer, fields: dict[str, Any], message: str) -> None:
+    assert message in api.refusal("region", variable="tas", **fields)
 
 
 def test_an_enormous_region_is_refused_by_its_size(tmp_path_factory: pytest.TempPathFactory) -> None:

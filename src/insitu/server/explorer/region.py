@@ -254,7 +254,7 @@ def area_weights(archive: OpenedArchive, field: FieldQuery, region: Region, cont
         place = find(name)
         if word == "area:" and place is not None and set(archive.array(place).dims) == set(chosen):
             return np.nan_to_num(read_cells(place)), f"cell areas ({name})"
-    weights, said = np.ones(region.shape), ""
+    weights, weighting = np.ones(region.shape), ""
     for side, axis in (("y", 0), ("x", 1)) if field.y is not None else ():
         found = find_coordinate(archive, group, dims[side], array.shape[array.dims.index(dims[side])])
         if found is None or not (_is_latitude(archive, found) or _is_longitude(archive, found)):
@@ -262,9 +262,9 @@ def area_weights(archive: OpenedArchive, field: FieldQuery, region: Region, cont
         part = region.rows if side == "y" else region.columns
         along, text = _weights_along(archive, found, find, part, context)
         weights = weights * np.expand_dims(along, 1 - axis)
-        said = text if _is_latitude(archive, found) else said
-    if said:
-        return weights, said
+        weighting = text if _is_latitude(archive, found) else weighting
+    if weighting:
+        return weights, weighting
     if found_map is not None and has_areas(archive, found_map):
         parts = [
             read_areas(archive, field, found_map, part, region.columns, context)

@@ -101,11 +101,11 @@ def prepare_region(request: ArchiveRequest) -> ApiTask:
     if kind_of(array) not in ("number", "bool") or array.dtype.kind == "m":
         raise RequestError("statistics of regions are those of numbers")
     kind = query.choice("format", ("binary", "netcdf", "csv"), "binary")
-    asked = RegionQuery(field, along, query.choice("axes", ("coordinates", "index", "map"), "coordinates"))
-    found_map = find_field_map(request.archive, field) if asked.axes == "map" else None
+    region_query = RegionQuery(field, along, query.choice("axes", ("coordinates", "index", "map"), "coordinates"))
+    found_map = find_field_map(request.archive, field) if region_query.axes == "map" else None
     height, width = field.shape
     whole = Region(slice(0, height), slice(0, width))
-    weight = estimate_values(array, asked.key(whole))
+    weight = estimate_values(array, region_query.key(whole))
     if weight.chunk > limits.chunk:
         raise RequestTooLargeError(
             f"a chunk of {weight.chunk:,} bytes is larger than the limit of this server, {limits.chunk:,} bytes"
@@ -115,20 +115,20 @@ def prepare_region(request: ArchiveRequest) -> ApiTask:
         if found_map is not None:
             region = parse_region_of_map(request.archive, field, found_map, query, context)
         else:
-            by_index = asked.axes == "index"
-            centres = side_centres(request.archive, field.path, array, asked.sides, by_index, context)
+            by_index = region_query.axes == "index"
+            centres = side_centres(request.archive, field.path, array, region_query.sides, by_index, context)
             region = parse_region(query, centres)
-        decoded = estimate_values(array, asked.key(region)).bytes_decoded
+        decoded = estimate_values(array, region_query.key(region)).bytes_decoded
         if decoded > MAX_DECODED_BYTES:
             raise RequestTooLargeError(
                 f"the chunks of this region decode to {decoded / 1e9:,.0f} GB, and this server decodes up to "
                 f"{MAX_DECODED_BYTES >> 30} GiB for one: draw a smaller region, or take the Python code"
             )
         weights, source = area_weights(request.archive, field, region, context)
-        found = compute_statistics(asked, region, weights, context)
+        found = compute_statistics(region_query, region, weights, context)
         if kind == "binary":
-            return _binary(request, asked, region, source, found, context)
-        dataset = _dataset(request, asked, region, source, found, context)
+            return _binary(request, region_query, region, source, found, context)
+        dataset = _dataset(request, region_query, region, source, found, context)
         if kind == "csv":
             return ApiAnswer(_to_csv(dataset), "text/csv; charset=utf-8", "region.csv")
         return ApiAnswer(to_netcdf(dataset), "application/x-netcdf", "region.nc")
