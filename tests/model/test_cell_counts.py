@@ -28,7 +28,7 @@ from insitu.model import (
     scatter,
 )
 from insitu.model.cell_counts import CellCounts, count_table
-from insitu.model.derived_tables import ExpandedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, InterleavedSources, JoinedTable, SelectedTable
 from insitu.zarr_metadata.keys import ChunkKeys
 from mosaics import Case, mosaics
 
@@ -52,12 +52,11 @@ def test_counted_one_by_one(case: Case) -> None:
     )
     assert counted.cells == states.total()
     assert counted.nbytes == nbytes
-    sources = case.array.sources
-    listed = [
-        (sources[s], o, n)
-        for part in byte_ranges(case.array)
-        for s, o, n in zip(*(c.tolist() for c in part), strict=True)
-    ]
+    sources: dict[Source, int] = {}
+    parts = list(byte_ranges(case.array, sources))
+    used = list(sources)
+    assert set(used) == {source for source, _, _ in ranges}
+    listed = [(used[s], o, n) for part in parts for s, o, n in zip(*(c.tolist() for c in part), strict=True)]
     assert Counter(listed) == Counter(ranges)
 
 
@@ -70,6 +69,21 @@ def test_a_vast_grid_is_counted_at_once() -> None:
     sparse = scatter((10**9, 10**6), (Source("f"),), np.array([[5, 6], [7, 8]]), np.array([1, 2]), np.array([10, 20]))
     assert count_cells(array(sparse)).nbytes == 30
     assert [part[1].tolist() for part in byte_ranges(array(sparse))] == [[1, 2]]
+
+
+def test_sources_of_tables_side_by_side() -> None:
+    """Their numbers are not their places: the shorter pool leaves some free."""
+    pools = [(Source("a"),), (Source("b"), Source("c"))]
+    tables = [
+        Columns((len(pool),), pool, np.arange(len(pool)), np.zeros(1, np.int64), np.array([number]))
+        for number, pool in enumerate(pools, 1)
+    ]
+    same = (np.zeros(1, np.int64),) * 2
+    joined = JoinedTable(tuple(tables), 0, np.array([0, 1, 3]), InterleavedSources(pools), None, same, same)
+    array = VirtualArray.of(Tile((Axis.regular(3, 1),), (Encoding(np.dtype("i1")),), joined), dims=("x",))
+    sources: dict[Source, int] = {}
+    ((number, _, _),) = byte_ranges(array, sources)
+    assert [list(sources)[at].url for at in number.tolist()] == ["a", "b", "c"]
 
 
 class Looked:

@@ -7,6 +7,7 @@ maintenance/last_steps.py
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -117,6 +118,37 @@ def test_wherever_they_are_scanned(tmp_path: Path, kind: str, resume: bool | Non
         xr.testing.assert_identical(ds.load(), insitu.open_forecasts(again, overlap="last").load())
 
 
+@pytest.mark.parametrize("kind", ["idx", "index"])
+@pytest.mark.parametrize("runs", [2, 5])
+def test_of_files_given_by_their_indexes_the_newest_counts(tmp_path: Path, runs: int, kind: str) -> None:
+    """What counts is when the GRIB file was written, also of files that are scanned as one."""
+    paths = write_runs(tmp_path, [(run, lead) for run in range(runs) for lead in (0, 3)])
+    (other,) = write_runs(tmp_path / "other", [(1, 3)])
+    messages = [field.message(np.linspace(7 + number, 30, 12)) for number, field in enumerate(fields_of(1, 3))]
+    Path(other).write_bytes(b"".join(messages))
+    expected = open_with_cfgrib(paths)
+    for seconds, is_newest in ((9e8, False), (2e9, True)):
+        for path in [*paths, other]:
+            os.utime(path, (seconds, seconds) if path == other else (1e9, 1e9))
+        for given in ([*paths, other], [other, *paths]):
+            with insitu.open_forecasts(indexes_of(given, kind), overlap="newest") as ds:
+                assert bool(ds.t[1, 1].min() == 7) == is_newest
+                same_values(ds.isel(time=[0]), expected.isel(time=[0]))
+        target = str(tmp_path / f"{is_newest}.insitu")
+        insitu.open_forecasts(indexes_of(paths, kind), overlap="newest").insitu.save(target)
+        insitu.Archive.open(target).append(indexes_of([other], kind), "time")
+        assert bool(insitu.open_dataset(target).t[1, 1].min() == 7) == is_newest
+
+
+def test_references_of_a_view_name_the_files_that_it_shows(tmp_path: Path) -> None:
+    paths = write_runs(tmp_path, [(run, lead) for run in (0, 3, 6) for lead in (0, 3)])
+    insitu.open_forecasts(indexes_of(paths, "idx")).insitu.save(tmp_path / "a.insitu")
+    best = insitu.open_dataset(tmp_path / "a.insitu")[["t"]].insitu.best()
+    for _ in range(2):
+        found = best.t.insitu.references()
+        assert [found["urls"][number] for number in found["source"]] == [paths[0], paths[2], *paths[4:]]
+
+
 def test_control_and_perturbed_members(tmp_path: Path) -> None:
     paths = {
         member: [write_grib(tmp_path / f"m{member}r{run}.grib2", [Field(run, 3, "TMP", member)]) for run in (0, 3)]
@@ -162,12 +194,13 @@ def test_runs_are_appended_dropped_and_refreshed(tmp_path: Path) -> None:
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib(paths))
 
 
-@pytest.mark.parametrize("kind", ["grib2", "idx"])
+@pytest.mark.parametrize("kind", ["grib2", "idx", "index"])
 def test_files_are_dropped_and_replaced(tmp_path: Path, kind: str) -> None:
     paths = write_runs(tmp_path, [(run, lead) for run in (0, 3, 6) for lead in (0, 3)])
     target = str(tmp_path / "a.insitu")
     insitu.open_forecasts(paths if kind == "grib2" else indexes_of(paths, kind)).insitu.save(target)
-    assert insitu.Archive.open(target).drop([paths[3]]) == (paths[3],)
+    given = paths[3] if kind == "grib2" else indexes_of(paths, kind)[3]
+    assert insitu.Archive.open(target).drop([given]) == (paths[3],)
     same_values(insitu.open_dataset(target).load(), open_with_cfgrib([*paths[:3], *paths[4:]]))
     other = write_runs(tmp_path / "other", [(3, 3)])
     insitu.Archive.open(target).drop(paths[4:], replacement=other)

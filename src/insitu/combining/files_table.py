@@ -9,6 +9,7 @@ Tables of portions are joined to that of all files; what decides how files are c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,11 +19,14 @@ import numpy.typing as npt
 
 from insitu.combining.file_times import dates_of
 from insitu.model import Columns, Source, VirtualArray
+from insitu.model.description import used_sources
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Failure
 
 __all__ = ["FileKind", "FilesTable", "VariableKind"]
 
+MOST_CELLS = 1 << 17
+"""Of a table whose objects are looked at: runs of one kind, fields of a file."""
 Values = npt.NDArray[Any]
 Column = Mapping[str, Sequence[Values | None]]
 """Name: the values of each file, None for a file that has none."""
@@ -149,9 +153,7 @@ class FilesTable:
                 failures[number] = item
                 numbers.append(-1)
                 continue
-            if (source := _own_source(item)) is not None:
-                sizes[number] = -1 if source.size is None else source.size
-                modified[number] = np.nan if source.modified is None else source.modified
+            sizes[number], modified[number] = _object_facts(item)
             for name, text in dates_of(item.attributes).items():
                 dates.setdefault(name, [None] * len(found))[number] = text
             # Plain tuples, compared with those of the file before: an object for each variable of each
@@ -212,17 +214,29 @@ class FilesTable:
         )
 
 
-def _own_source(member: Member) -> Source | None:
-    """Return the object that a file is, as its chunks name it; None if none of them lies in it."""
-    for variable in member.variables.values():
-        data = variable.data
-        if isinstance(data, VirtualArray):
-            chunks = data.tiles[0].chunks if data.tiles else None
-            if isinstance(chunks, Columns) and isinstance(chunks.sources, tuple) and chunks.sources:
-                source: Source = chunks.sources[0]
-                if source.url == member.source:
-                    return source
-    return None
+def _object_facts(member: Member) -> tuple[int, float]:
+    """Return the bytes of the object that a file is, and when it was changed last; -1 and NaN: unknown.
+
+    Of an index, whose chunks lie in other objects, it is their time that counts.
+    """
+    tables = [
+        variable.data.tiles[0].chunks
+        for variable in member.variables.values()
+        if isinstance(variable.data, VirtualArray) and variable.data.tiles
+    ]
+    for table in tables:
+        if isinstance(table, Columns) and isinstance(table.sources, tuple) and table.sources:
+            source: Source = table.sources[0]
+            if source.url == member.source:
+                return _number(source.size, -1), _number(source.modified, np.nan)
+    if tables and math.prod(tables[0].shape) <= MOST_CELLS:
+        times = [_number(source.modified, np.nan) for source in used_sources(tables[0])]
+        return -1, max(times, default=np.nan) if not np.isnan(times).any() else np.nan
+    return -1, np.nan
+
+
+def _number(value: Any, unknown: Any) -> Any:
+    return unknown if value is None else value
 
 
 def _set(columns: dict[str, list[Any]], name: str, number: int, count: int, values: Any) -> None:

@@ -36,6 +36,8 @@ __all__ = [
 
 INDEXES = (".idx", ".index")
 """Ends of names of indexes of GRIB files, which are never the sources of chunks themselves."""
+DATA_FILES = ("", ".grib2", ".grib", ".grb2")
+"""Ends of names of what they are of, in place of theirs."""
 
 
 def drop(
@@ -216,10 +218,14 @@ def tree_from_root(root: Member) -> VirtualGroup:
 
 
 def find_file(known: Collection[str], url: str) -> str | None:
-    """Return which of these files a URL, path or relative path names; of one that was given by its index, the index."""
+    """Return which of these files a URL, path or relative path names.
+
+    One may be named by its index and known by itself (chunks say no more), or the other way round.
+    """
     for name in (url, os.path.abspath(url)):
-        stem = os.path.splitext(name)[0]
-        for own in (name, *(f"{base}{end}" for base in (name, stem) for end in INDEXES)):
+        stem, suffix = os.path.splitext(name)
+        ends = (*INDEXES, *DATA_FILES) if suffix in INDEXES else INDEXES
+        for own in (name, *(f"{base}{end}" for base in (name, stem) for end in ends)):
             if own in known:
                 return own
     return None

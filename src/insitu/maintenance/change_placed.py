@@ -51,7 +51,11 @@ def changed_files(recipe: Recipe, storage_options: Mapping[str, Any] | None, *, 
     facts = dict(recipe.shadowed)
     if (placed := recipe.placed) is not None:
         sizes = [None if size < 0 else size for size in placed.size.tolist()]
-        times = [None if time != time else time for time in placed.modified.tolist()]
+        # Without a size it is an index, and the time that of what it is of.
+        times = [
+            None if size is None or time != time else time
+            for size, time in zip(sizes, placed.modified.tolist(), strict=True)
+        ]
         facts = dict(zip(recipe.files, zip(sizes, times, strict=True), strict=True))
 
     def is_changed(url: str, stop: Any) -> bool:

@@ -26,7 +26,7 @@ from insitu.model.format_details import ArrayDetails
 from insitu.model.packing import Packing
 from insitu.model.selection import Selection, Selector, Stride, selector_bounds
 from insitu.model.source import Source
-from insitu.model.tile import Tile
+from insitu.model.tile import Tile, distinct_sources
 
 __all__ = ["VirtualArray"]
 
@@ -142,7 +142,7 @@ class VirtualArray:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The archive objects that hold its chunks, each once."""
-        return tuple(dict.fromkeys(source for tile in self.tiles for source in tile.chunks.sources))
+        return distinct_sources(self.tiles)
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:

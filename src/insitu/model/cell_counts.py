@@ -17,6 +17,7 @@ from insitu.model.sparse_chunks import SparseTable
 
 if TYPE_CHECKING:
     from insitu.model.array import VirtualArray
+    from insitu.model.source import Source
 
 __all__ = ["CellCounts", "CountedTable", "ListedTable", "byte_ranges", "count_cells", "count_table", "count_written"]
 
@@ -147,31 +148,47 @@ def _sum_lengths(length: npt.NDArray[np.int64], rows: int) -> int:
 
 
 def byte_ranges(
-    array: VirtualArray,
+    array: VirtualArray, sources: dict[Source, int] | None = None
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Yield the byte ranges of the stored cells in blocks of columns: position in `array.sources`,
-    offset, length.
+    """Yield the byte ranges of the stored cells in blocks of columns: source, offset, length.
+
+    Parameters
+    ----------
+    array
+        The array.
+    sources
+        Gets the number of each source that is in use, in the order in which they occur.
     """
-    numbers = {source: number for number, source in enumerate(array.sources)}
+    numbers: dict[Source, int] = {} if sources is None else sources
     for tile in array.tiles:
         table = tile.chunks
-        known = np.array([numbers[source] for source in table.sources] or [0], np.int64)
-        if isinstance(table, SparseTable):
-            count = len(table.number)
-            source, offset, length = (
-                _expand_column(column, count) for column in (table.source, table.offset, table.length)
-            )
-            stored = source >= 0
-            yield known[source[stored]], offset[stored], length[stored]
-            continue
-        if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) < 0:
-            continue
-        cells = math.prod(table.shape)
-        for begin in range(0, cells, _BLOCK):
-            index = np.unravel_index(np.arange(begin, min(begin + _BLOCK, cells)), table.shape) if table.shape else []
-            rows = table.locate(index)
-            stored = np.asarray(rows.source) >= 0
-            yield known[rows.source[stored]], rows.offset[stored].astype(np.int64), rows.length[stored].astype(np.int64)
+        for columns in _stored_ranges(table):
+            # A table may have far more sources than cells, and compute them.
+            used, at = np.unique(columns[0], return_inverse=True)
+            known = np.array([numbers.setdefault(table.sources[n], len(numbers)) for n in used.tolist()], np.int64)
+            yield known[at.reshape(-1)], *columns[1:]
+
+
+def _stored_ranges(
+    table: ChunkTable,
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Yield the byte ranges of a table in blocks; sources by their numbers there."""
+    if isinstance(table, SparseTable):
+        count = len(table.number)
+        source, offset, length = (
+            _expand_column(column, count) for column in (table.source, table.offset, table.length)
+        )
+        stored = source >= 0
+        yield source[stored], offset[stored], length[stored]
+        return
+    if isinstance(table, Columns) and table.source.size == 1 and int(table.source.flat[0]) < 0:
+        return
+    cells = math.prod(table.shape)
+    for begin in range(0, cells, _BLOCK):
+        index = np.unravel_index(np.arange(begin, min(begin + _BLOCK, cells)), table.shape) if table.shape else []
+        rows = table.locate(index)
+        stored = np.asarray(rows.source) >= 0
+        yield rows.source[stored], rows.offset[stored].astype(np.int64), rows.length[stored].astype(np.int64)
 
 
 def _expand_column(column: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:

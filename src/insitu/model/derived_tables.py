@@ -197,7 +197,7 @@ class InterleavedSources(SourceSequence):
         return self.pools[part][local]
 
     def __iter__(self) -> Iterator[Source]:
-        for pool in self.pools:  # not by number: the shorter pools leave numbers free
+        for pool in {id(pool): pool for pool in self.pools}.values():  # not by number: shorter pools leave some free
             yield from pool
 
 

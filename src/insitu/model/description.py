@@ -97,7 +97,7 @@ def files_text(array: VirtualArray) -> str:
     if not shared:
         return count_text(sum(map(len, pools)), "object")
     if can_be_counted(array):
-        used = {source for tile in array.tiles for source in _used_sources(tile.chunks)}
+        used = {source for tile in array.tiles for source in used_sources(tile.chunks)}
         return count_text(len(used), "file")
     return f"some of {count_text(sum(map(len, pools)), 'file')}"
 
@@ -110,7 +110,8 @@ def _pools(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
         yield sources
 
 
-def _used_sources(table: ChunkTable) -> Iterator[Source]:
+def used_sources(table: ChunkTable) -> Iterator[Source]:
+    """Yield the sources that cells of a table lie in."""
     cells = np.unravel_index(np.arange(math.prod(table.shape)), table.shape) if table.shape else []
     numbers = np.unique(np.asarray(table.locate(cells).source))
     return (table.sources[int(number)] for number in numbers if number >= 0)

@@ -11,6 +11,7 @@ from insitu.model.array import VirtualArray
 from insitu.model.description import Row, count_text, describe_html, describe_text, variable_row
 from insitu.model.format_details import GroupDetails
 from insitu.model.source import Source
+from insitu.model.tile import distinct_sources
 
 __all__ = ["VirtualGroup", "hint_for_names", "nest_groups"]
 
@@ -97,7 +98,7 @@ class VirtualGroup:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The archive objects that hold the tree's chunks, each once."""
-        return tuple(dict.fromkeys(source for _, array in self.all_arrays() for source in array.sources))
+        return distinct_sources(tile for _, array in self.all_arrays() for tile in array.tiles)
 
     def _missing_error(self, path: str) -> VariableError:
         if (reason := self.problems.get(path.strip("/"))) is not None:

@@ -7,6 +7,7 @@ transposing permutes it, an integer index leaves an axis of extent 1 that no dim
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,8 +18,9 @@ from insitu.model.chunks import INLINE, ChunkTable, Columns
 from insitu.model.encoding import Encoding
 from insitu.model.packing import IDENTITY, Packings
 from insitu.model.selection import Stride
+from insitu.model.source import Source
 
-__all__ = ["Tile"]
+__all__ = ["Tile", "distinct_sources"]
 
 SPLIT_BYTES = 16 << 20
 """Approximate bytes of a piece of a split cell: large enough to stream, small enough to hold in
@@ -170,3 +172,9 @@ def _split_cell(extent: int, skip: int, step: int, piece: int) -> list[tuple[int
         first, last = min(one, other), max(one, other)
         rows.append((many, one - first, step, last - first + 1, first))
     return rows
+
+
+def distinct_sources(tiles: Iterable[Tile]) -> tuple[Source, ...]:
+    """Return the archive objects that hold the chunks of tiles, each once."""
+    pools = {id(pool): pool for tile in tiles for pool in (tile.chunks.sources,)}  # which most tables share
+    return tuple(dict.fromkeys(source for pool in pools.values() for source in pool))

@@ -227,27 +227,26 @@ def estimate_fetches(array: VirtualArray, selection: Selection, cut: CutTasks | 
 def _estimate_in_blocks(array: VirtualArray) -> FetchEstimate:
     """Return what the read of a whole array fetches, without its plan."""
     chunks = requests = nbytes = 0
-    files: set[int] = set()
+    sources: dict[Source, int] = {}
     is_direct = all(map(_is_read_into_place, array.tiles))
-    for columns in _range_blocks(array):
+    for columns in _range_blocks(array, sources):
         source, offset, length = np.unique(np.concatenate(columns, axis=1), axis=1)  # sorted by source and offset
         if not len(source):
             continue
-        ranges = _Ranges(array.sources, source, offset, length)
+        ranges = _Ranges(tuple(sources), source, offset, length)
         counts = _count_requests(
             ranges, cut_batches(ranges), np.zeros(len(source), np.int64), np.full(len(source), is_direct)
         )
         chunks, requests, nbytes = chunks + len(source), requests + counts[0], nbytes + counts[1]
-        files.update(np.unique(source).tolist())
     cells = sum(math.prod(tile.chunks.shape) for tile in array.tiles)
     share = sum(count_table(tile.chunks).stored for tile in array.tiles) / max(cells, 1)
-    return FetchEstimate(chunks, requests, nbytes, len(files), share)
+    return FetchEstimate(chunks, requests, nbytes, len(sources), share)
 
 
-def _range_blocks(array: VirtualArray) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """Yield the byte ranges of an array, about `MOST_CELLS` at a time."""
+def _range_blocks(array: VirtualArray, sources: dict[Source, int]) -> Iterator[list[npt.NDArray[np.int64]]]:
+    """Yield the byte ranges of an array, about `MOST_CELLS` at a time; see `byte_ranges`."""
     block: list[npt.NDArray[np.int64]] = []
-    for part in byte_ranges(array):
+    for part in byte_ranges(array, sources):
         block.append(np.stack(part))
         if sum(columns.shape[1] for columns in block) >= MOST_CELLS:
             yield block

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,13 @@ def most_bytes(arrays: Sequence[OwnedArray]) -> int:
     """Return the owner of most of the stored bytes of some arrays."""
     total = np.zeros(MAX_OWNERS)
     for owned in arrays:
-        owners = np.array([owned.owner(source) for source in owned.array.sources] or [0], np.int64)
         cells = sum(math.prod(tile.chunks.shape) for tile in owned.array.tiles)
         usual = owned.array.nbytes / max(cells, 1)  # of whole objects, whose sizes are unknown without a request
-        for source, _, length in byte_ranges(owned.array):
-            np.add.at(total, owners[source], np.where(length < 0, usual, length))
+        sources: dict[Source, int] = {}
+        owners: list[int] = []
+        for source, _, length in byte_ranges(owned.array, sources):
+            owners += map(owned.owner, islice(sources, len(owners), None))
+            np.add.at(total, np.array(owners, np.int64)[source], np.where(length < 0, usual, length))
     return int(np.argmax(total))
 
 

@@ -21,8 +21,9 @@ from insitu.errors import UnsupportedError
 from insitu.expressions.chunk_grid import grid_of
 from insitu.expressions.nodes import stored_arrays
 from insitu.lazy_array.duck_array import LazyArray
-from insitu.model import VirtualArray, VirtualGroup, byte_ranges, count_cells
+from insitu.model import Source, VirtualArray, VirtualGroup, byte_ranges, count_cells
 from insitu.model.description import format_bytes
+from insitu.model.tile import distinct_sources
 from insitu.reading import ReadContext
 from insitu.scanning.member import Variable as MemberVariable
 from insitu.scanning.saved_members import tree_from_member
@@ -87,7 +88,8 @@ class InsituAccessor:
     def sources(self) -> list[str]:
         """The files behind it."""
         every = (stored for _, array in self._lazy() for stored in stored_arrays(array.node))
-        return list(dict.fromkeys(source.url for stored in every for source in stored.array.sources))
+        sources = distinct_sources(tile for stored in every for tile in stored.array.tiles)
+        return list(dict.fromkeys(source.url for source in sources))
 
     @property
     def files(self) -> pandas.DataFrame:
@@ -295,14 +297,14 @@ class InsituAccessor:
         found = {}
         for name, array in self._lazy():
             if variable in (None, name):
-                stored = grid_of(array.node)
-                parts = list(byte_ranges(stored))
+                sources: dict[Source, int] = {}
+                parts = list(byte_ranges(grid_of(array.node), sources))
                 columns = (
                     [np.concatenate(column) for column in zip(*parts, strict=True)]
                     if parts
                     else [np.zeros(0, np.int64)] * 3
                 )
-                urls = [source.url for source in stored.sources]
+                urls = [source.url for source in sources]
                 found[name] = {"urls": urls, **dict(zip(("source", "offset", "length"), columns, strict=True))}
         return found
 

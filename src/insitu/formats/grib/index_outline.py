@@ -29,7 +29,8 @@ __all__ = ["check_last_message", "outline_grib_index"]
 _LINE = re.compile(rb"^[0-9.]+:([0-9]+):d=([0-9]{8,12}):(.*)$", re.MULTILINE)
 HEAD = 35
 """Bytes in which a message says how long it is, and in GRIB2 when its run began: sections 0 and 1."""
-_RUN = struct.Struct(">28xH5B")
+_RUN = struct.Struct(">H5B")
+_DATE = slice(28, 35)
 """Year to second in section 1 of GRIB2, octets 13 to 19."""
 AT_ONCE = 1 << 16
 """Bytes of a file that are read before it is known to be an index."""
@@ -69,7 +70,7 @@ def outline_grib_index(url: str, storage_options: Mapping[str, Any] | None) -> F
         if lengths is None:
             lengths = [end - begin for begin, end in zip(offsets, [*offsets[1:], size], strict=True)]
         head = check_last_message(file.read, offsets[-1], lengths[-1], size, url)
-        if head[7] != GRIB2 or _run_of_message(head) != run:  # of another run than the index says: by its own keys
+        if head[7] != GRIB2 or _run_of_message(head[_DATE]) != run:  # of another run: by its own keys
             return None
         return FileOutline((kind, GRIB2), run, offsets, lengths, file.describe())
 
@@ -154,9 +155,10 @@ def _intern(words: tuple[Any, ...]) -> tuple[Any, ...]:
     return words
 
 
-def _run_of_message(head: bytes) -> int | None:
+@lru_cache(maxsize=65536)
+def _run_of_message(date: bytes) -> int | None:
     """Return the reference time of a message, as that of an index; None if it is no date."""
-    year, month, day, hour, minute, _ = _RUN.unpack(head)
+    year, month, day, hour, minute, _ = _RUN.unpack(date)
     try:
         return parse_moment(f"{year:04}{month:02}{day:02}", f"{hour:02}{minute:02}")
     except FormatError:

@@ -141,8 +141,8 @@ def sibling_urls(url: str, name: str) -> list[str]:
     if os.path.isabs(name) or name.startswith("/"):  # Windows needs a drive
         found = [name, os.path.join(link_folder, os.path.basename(name))]
     else:
-        # The last: next to the target of a symbolic link.
-        target_folder = os.path.dirname(os.path.realpath(folder))
         found = [os.path.normpath(os.path.join(link_folder, name)), os.path.abspath(name)]
-        found.append(os.path.normpath(os.path.join(target_folder, name)))
+        if ".." in name or os.path.islink(folder):  # next to the target of a symbolic link
+            target_folder = os.path.dirname(os.path.realpath(folder))
+            found.append(os.path.normpath(os.path.join(target_folder, name)))
     return list(dict.fromkeys(found))

@@ -61,7 +61,8 @@ class FieldBox:
 
 def distinct(ordered: Indices) -> Indices:
     """Return the different ones of numbers that are in order: np.unique takes 0.6 s for 0.6 million, this 4 ms."""
-    return np.asarray(ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0])
+    found: Indices = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
