@@ -1,11 +1,11 @@
 """Copies in other chunks: insitu beside Dask's `to_zarr`, rechunker, nccopy and h5repack.
 
-`python bench/copies.py [--megabytes 256] [--only insitu]` copies a NetCDF-4 file of daily maps (shuffle and zlib at
-level 1) to series, to maps again, and on the same grid, in a process of its own for each way: seconds (without Python's
-imports), processor seconds, peak memory. Those that write Zarr use Blosc's Zstandard at the same level, those that
-write NetCDF shuffle and zlib at level 1. Some boxes of every copy are compared with the source. rechunker wants Zarr 2,
-so the benchmark makes an environment for it, `.venv-rechunker`; nccopy and h5repack are run where they are installed
-(Debian: `netcdf-bin`, `hdf5-tools`), with their defaults.
+`python bench/copies.py [--megabytes 256] [--quick] [--only insitu]` copies a NetCDF-4 file of daily maps (shuffle and
+zlib at level 1) to series, to maps again, and on the same grid, in a process of its own for each way: seconds (without
+Python's imports), processor seconds, peak memory. Those that write Zarr use Blosc's Zstandard at the same level, those
+that write NetCDF shuffle and zlib at level 1. Some boxes of every copy are compared with the source. rechunker wants
+Zarr 2, so the benchmark makes an environment for it, `.venv-rechunker`; nccopy and h5repack are run where they are
+installed (Debian: `netcdf-bin`, `hdf5-tools`), with their defaults.
 
 `python bench/copies.py --megabytes 10000 --only insitu --memory 512MB --curve` shows how memory grows over a copy that
 is larger than it. (A script called `copy.py` would hide the module of Python's library from all others here.)
@@ -254,6 +254,7 @@ def main() -> None:
     """Run every way of every case in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=256, help="of values")
+    parser.add_argument("--quick", action="store_true", help="64 MB")
     parser.add_argument("--case", action="append", choices=CASES, help="only this case (may be repeated)")
     parser.add_argument("--only", action="append", choices=WAYS, help="only this way (may be repeated)")
     parser.add_argument("--memory", help="what insitu and rechunker may take, such as 512MB")
@@ -266,7 +267,10 @@ def main() -> None:
         way, source, target, chunks, memory = given.one
         measure(way, source, target, tuple(json.loads(chunks)), memory or None)
         return
+    if given.quick:
+        given.megabytes = 64
     steps = max(given.megabytes * 1_000_000 // (4 * GRID[0] * GRID[1]), 2)
+    print(f"\n## Copies in other chunks: {given.megabytes:,} MB, shuffle + zlib\n")
     print("| copy | by | seconds | MB/s | processor seconds | MB at most |\n|---|---|---|---|---|---|", flush=True)
     curves = []
     # In a process of its own: what this one holds counts as held by those that it starts.

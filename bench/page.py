@@ -20,6 +20,7 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 SCRIPTS = (
     "first_second", "small_things", "scan_local", "scan_remote", "scan_formats", "open_many", "forecasts", "read",
     "read_remote", "read_zarr", "references", "reduce_local", "expressions", "scaling", "scale", "active", "explorer",
+    "copies",
 )  # fmt: skip
 HEAD = """# Benchmarks
 

@@ -34,6 +34,7 @@ from insitu.errors import (
     GroupError,
     InsituError,
     ModelError,
+    SelectionError,
     UnsupportedError,
     VariableError,
     error_context,
@@ -565,9 +566,13 @@ class Archive:
 
         names = [variables] if isinstance(variables, str) else variables
         if sel is not None or isel is not None:
+            self.subtree(names)  # raises if there is no such variable
             dataset = self.dataset()
             chosen = dataset if names is None else dataset[list(names)]
-            chosen = chosen.sel(dict(sel or {})).isel(dict(isel or {}))
+            try:
+                chosen = chosen.sel(dict(sel or {})).isel(dict(isel or {}))
+            except (KeyError, IndexError, TypeError, ValueError) as problem:
+                raise SelectionError(f"cannot select {dict(sel or {}) | dict(isel or {})}: {problem}") from None
             found: CopyReport | CopyPlan | SplitPlan = chosen.insitu.copy(target, chunks=chunks, dry_run=dry_run, **how)
             return found
         context = ReadContext(None, self.job.scan.storage_options, keep_alive=self.in_memory)

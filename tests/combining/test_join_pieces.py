@@ -302,20 +302,27 @@ def count_scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return scanned
 
 
-@pytest.mark.parametrize("parallel", [None, ThisThread()], ids=["here", "engine"])
-@pytest.mark.parametrize("nested", [True, False])
-def test_types_are_checked_on_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallel: Any, nested: bool
-) -> None:
-    """The error comes after the second of 200 files, and names it."""
+@pytest.fixture(scope="module")
+def second_has_dates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 200 files, in the second of which the variable has another type."""
+    folder = tmp_path_factory.mktemp("types")
     for number in range(200):
         date = {"units": "days since 2000-01-01"} if number == 1 else {}
         ds = xr.Dataset({"v": ("time", [1.5], date)}, {"time": [number]})
-        ds.to_netcdf(tmp_path / f"{number:03d}.nc", engine="netcdf4")
+        ds.to_netcdf(folder / f"{number:03d}.nc", engine="netcdf4")
+    return folder
+
+
+@pytest.mark.parametrize("parallel", [None, ThisThread()], ids=["here", "engine"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_types_are_checked_on_the_way(
+    second_has_dates: Path, monkeypatch: pytest.MonkeyPatch, parallel: Any, nested: bool
+) -> None:
+    """The error comes after the second of 200 files, and names it."""
     scanned = count_scans(monkeypatch)
     how = {"combine": "nested", "concat_dim": "time"} if nested else {}
     with pytest.raises(CombineError, match=r"no type in common.*001\.nc"):
-        open_mfdataset(str(tmp_path / "*.nc"), parallel=parallel, **how)
+        open_mfdataset(str(second_has_dates / "*.nc"), parallel=parallel, **how)
     assert len(scanned) < 100
 
 

@@ -58,7 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if functions is not None:
             reason = reason_for(functions.name, item.cls.parent, item.name)
         else:
-            reason = reason_for_computing(_test_of_computing(item))
+            test = _test_of_computing(item)
+            reason = reason_for_computing(test) if test else None
         if reason is not None:
             mark = pytest.mark.xfail(reason=reason, strict=reason not in VARYING, run=reason not in NOT_RUN)
             item.add_marker(mark)

@@ -24,7 +24,15 @@ import zarr
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
 from copying.conftest import write_year
-from insitu.errors import AccessError, ChecksumError, InsituError, SelectionError, SelectionSizeError, UnsupportedError
+from insitu.errors import (
+    AccessError,
+    ChecksumError,
+    InsituError,
+    SelectionError,
+    SelectionSizeError,
+    UnsupportedError,
+    VariableError,
+)
 
 WAYS: list[dict[str, Any]] = [
     {},
@@ -290,6 +298,9 @@ def test_nothing_but_a_store_is_replaced(files: str, tmp_path: Path) -> None:
         ({"zarr_format": 4}, UnsupportedError, "no format 4"),
         ({"zarr_format": 2, "shards": {"time": 10}}, UnsupportedError, "only Zarr V3 has shards"),
         ({"chunks": {"time": 10}, "shards": {"time": 15}}, UnsupportedError, "cannot be divided"),
+        ({"sel": {"time": "1990"}}, SelectionError, "cannot select .*1990"),
+        ({"isel": {"depth": 1}}, SelectionError, "cannot select .*depth"),
+        ({"variables": ["tos"], "isel": {"time": 1}}, VariableError, "no variable 'tos'"),
     ],
     ids=str,
 )
@@ -334,6 +345,33 @@ def test_types_that_cannot_be_copied(tmp_path: Path) -> None:
         file.create_dataset("pair", data=np.zeros(3, [("a", "i4"), ("b", "f4")]))
     with pytest.raises(UnsupportedError, match=r"cannot be copied .*variable pair"):
         insitu.Archive.open(tmp_path / "a.h5").copy(tmp_path / "t.zarr")
+
+
+@pytest.mark.parametrize("name", ["t.zarr", "t.nc", "t.icechunk"])
+def test_one_text(tmp_path: Path, name: str) -> None:
+    """… of any length, and of a fixed one."""
+    ds = xr.Dataset({"word": ((), np.array("übung", object)), "code": ((), np.array(b"abc"))})
+    ds.to_netcdf(tmp_path / "a.nc")
+    insitu.Archive.open(tmp_path / "a.nc").copy(tmp_path / name, verify=True)
+    xr.testing.assert_identical(insitu.open_dataset(tmp_path / name).load(), ds)
+
+
+@pytest.mark.parametrize("text", [np.array(["a", "bc"], object), np.array([b"a", b"bc"])])
+def test_texts_that_some_files_lack(tmp_path: Path, text: np.ndarray[Any, Any]) -> None:
+    """xarray shows NaN between texts there, which no target can hold."""
+    for number in range(2):
+        given = {"x": ("t", np.arange(2.0))} | ({} if number else {"word": ("t", text)})
+        xr.Dataset(given, {"t": 2 * number + np.arange(2)}).to_netcdf(tmp_path / f"{number}.nc", engine="h5netcdf")
+    archive = insitu.Archive.open(f"{tmp_path}/*.nc")
+    with pytest.raises(UnsupportedError, match=r"no file covers some places, and texts .*word"):
+        archive.copy(tmp_path / "t.zarr")
+    assert not list(tmp_path.glob("t.zarr*"))
+    if text.dtype.kind == "S":  # shown as objects that are bytes
+        with pytest.raises(UnsupportedError, match=r"cannot be copied .*word"):
+            archive.copy(tmp_path / "t.zarr", variables="word", isel={"t": [0, 1]})
+    else:
+        archive.copy(tmp_path / "t.zarr", variables="word", isel={"t": [0, 1]})
+        assert opened(tmp_path / "t.zarr").word.values.tolist() == text.tolist()
 
 
 def test_what_is_wrong_on_disk_is_noticed(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

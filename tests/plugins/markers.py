@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _markers(item: pytest.Item) -> Iterator[str]:
-    name = f"{item.path.relative_to(TESTS).as_posix()}::{item.nodeid.partition('::')[2]}"
+    name = f"{_path_below_tests(item.path)}::{item.nodeid.partition('::')[2]}"
     if name.startswith(REMOTE) or any(map(_starts_server, _functions(item))):
         yield "servers"
     if "corpus" in getattr(item, "fixturenames", ()):
@@ -69,6 +69,11 @@ def _markers(item: pytest.Item) -> Iterator[str]:
         yield "browser"
     if name.startswith(SLOW):
         yield "slow"
+
+
+@functools.cache  # one file has up to thousands of tests
+def _path_below_tests(path: Path) -> str:
+    return path.relative_to(TESTS).as_posix()
 
 
 def _functions(item: pytest.Item) -> Iterator[Any]:

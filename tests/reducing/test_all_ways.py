@@ -62,18 +62,17 @@ SMALL_PORTIONS = 100_000
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder: Path = tmp_path_factory.mktemp("all_ways")
     logs: Path = tmp_path_factory.mktemp("logs")
-    # Python runs it as it starts, in the processes of the workers, too.
-    (logs / "sitecustomize.py").write_text(
-        f"from insitu.reducing import portions\nportions.PORTION_BYTES = {PORTION}\n"
-    )
+    setup = f"from insitu.reducing import portions; portions.PORTION_BYTES = {PORTION}"
+    # Python runs it as it starts, in the processes of several workers, too.
+    (logs / "sitecustomize.py").write_text(setup)
     path = os.pathsep.join(filter(None, [str(logs), os.environ.get("PYTHONPATH")]))
 
-    def serve(name: str, *options: str) -> Server:
-        log, environment = logs / f"{name}.log", {"PYTHONPATH": path}
-        return stack.enter_context(serving([folder], log, *options, environment=environment))
+    def serve(name: str, *options: str, **how: Any) -> Server:
+        return stack.enter_context(serving([folder], logs / f"{name}.log", *options, **how))
 
     with ExitStack() as stack:
-        server, other, workers = serve("server"), serve("other"), serve("workers", "--workers", "2")
+        server, other = serve("server", setup=setup), serve("other", setup=setup)
+        workers = serve("workers", "--workers", "2", environment={"PYTHONPATH": path})
         wait_until(lambda: workers.log.read_text().count("Application startup complete") == 2, "no two workers")
         clients = {many: stack.enter_context(_cluster(many)) for many in (1, 3)}
         pool = stack.enter_context(ThreadPoolExecutor(2))

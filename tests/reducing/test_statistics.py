@@ -5,7 +5,6 @@ server, in xarray and on the command line.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -115,9 +114,8 @@ def path(values: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose code has the declaration, too."""
     folder = tmp_path_factory.mktemp("declared")
-    (folder / "sitecustomize.py").write_text("from reducing.root_mean_square import declare\n\ndeclare()\n")
-    places = [str(folder), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    with serving([path.parent], folder / "log", environment={"PYTHONPATH": os.pathsep.join(places)}) as running:
+    setup = f"import sys; sys.path.append({str(TESTS)!r}); from reducing.root_mean_square import declare; declare()"
+    with serving([path.parent], folder / "log", setup=setup) as running:
         yield running
 
 

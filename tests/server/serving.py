@@ -17,7 +17,7 @@ import cbor2
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
-from forked_commands import ForkedProcess, start_command, start_in_new_interpreter
+from forked_commands import CODE, ForkedProcess, start_command, start_in_new_interpreter
 from ports import free_port
 from waiting import LONG, wait_until
 
@@ -96,6 +96,7 @@ def serving(
     *options: str,
     scheme: str = "http",
     environment: dict[str, str] | None = None,
+    setup: str = "",
     forked: bool = True,
 ) -> Iterator[Server]:
     """`insitu serve` with these roots, for as long as the block lasts.
@@ -108,25 +109,34 @@ def serving(
         Of its URL.
     environment
         Variables beside those of this process.
+    setup
+        Statements that its process runs first; those of several workers do not.
     forked
         Whether it may be a fork: a test that measures its memory would measure what other commands import.
     """
     port = free_port()
     arguments = [*map(str, roots), "--port", str(port), *options]
-    with started(arguments, f"{scheme}://127.0.0.1:{port}", log, environment, forked=forked) as server:
+    with started(arguments, f"{scheme}://127.0.0.1:{port}", log, environment, setup=setup, forked=forked) as server:
         yield server
 
 
 @contextmanager
 def started(
-    arguments: Sequence[str], url: str, log: Path, environment: dict[str, str] | None = None, *, forked: bool = True
+    arguments: Sequence[str],
+    url: str,
+    log: Path,
+    environment: dict[str, str] | None = None,
+    *,
+    setup: str = "",
+    forked: bool = True,
 ) -> Iterator[Server]:
     """`insitu serve` with these arguments, which make it listen at that URL, for as long as the block lasts."""
     start = start_command if forked else start_in_new_interpreter
     with open(log, "wb") as file:
         process = start(
-            ["serve", *arguments], environment={**os.environ, **(environment or {})}, stdout=file, stderr=file
-        )
+            ["serve", *arguments], code=f"{setup}\n{CODE}", environment={**os.environ, **(environment or {})},
+            stdout=file, stderr=file,
+        )  # fmt: skip
     server = Server(url, process, log)
     try:
         wait_for_server(server)

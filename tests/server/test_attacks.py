@@ -111,16 +111,13 @@ def test_clients_that_never_finish(folder: Path, tmp_path: Path) -> None:
     """Heads and bodies that trickle: the connection is closed, with a 408 where a request was
     begun.
     """
-    change = (
-        f"import insitu.server.header_limits as d, insitu.server.request_body as b; d.HEAD_SECONDS = b.PAUSE = 0.5\n"  # noqa: F541
+    setup = (
+        "from insitu.server import header_limits, request_body\n"
+        "header_limits.HEAD_SECONDS = request_body.MAX_PAUSE_SECONDS = 0.5"
     )
-    (tmp_path / "sitecustomize.py").write_text(change)
     assert header_limits.HEAD_SECONDS <= 60
     assert request_body.MAX_PAUSE_SECONDS <= 60
-    import os
-
-    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    with serving([folder], tmp_path / "log", environment={"PYTHONPATH": path}) as server:
+    with serving([folder], tmp_path / "log", setup=setup) as server:
         lines = [connected(server) for _ in range(50)]
         for number, line in enumerate(lines):
             if number % 3 == 1:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import gc
 import io
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,8 @@ import pytest
 import xarray as xr
 
 import insitu
+from forked_commands import run_command
 from insitu.errors import GroupError, UnsupportedError
-from waiting import LONG
 
 FUNCTIONS: dict[str, Callable[..., xr.Dataset]] = {
     "virtual": insitu.open_dataset,
@@ -141,7 +139,8 @@ def test_datasets_on_objects_travel_to_another_process(path: Path, tmp_path: Pat
         "    assert came.v.values.tolist() == [0, 1, 2], number\n"
         "assert [one.v.values.tolist() for one in own] == [[1, 1, 1]] * 4\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=LONG)
+    done = run_command([], code=code)
+    assert done.returncode == 0, done.stderr
     for place in places:
         if hasattr(place, "close"):
             place.close()

@@ -106,12 +106,11 @@ class TestMistakes:
             insitu.open_dataset(tmp_path / "a.nc").insitu.expand_gathered()
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "dim", "sizes"),
     [("gathered.nc", "landpoint", {"lat": 4, "lon": 5}), ("P_gathered.nc", "list", {"dim_1": 2, "dim_2": 3})],
 )
-def test_files_of_other_projects(name: str, dim: str, sizes: dict[str, int]) -> None:
+def test_files_of_other_projects(corpus: Path, name: str, dim: str, sizes: dict[str, int]) -> None:
     path = next(path for path in corpus_files("netcdf3", "hdf5") if path.name == name)
     ds = insitu.open_dataset(path)
     with xr.open_dataset(path, engine="netcdf4") as whole:

@@ -179,9 +179,8 @@ class TestMistakes:
                 ds.isel(cut).insitu.instance(0)
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["contiguous.nc", "T_contiguous.nc"])
-def test_files_of_other_projects(name: str) -> None:
+def test_files_of_other_projects(corpus: Path, name: str) -> None:
     path = next(path for path in corpus_files("netcdf3", "hdf5") if path.name == name)
     ds, whole = insitu.open_dataset(path), open_with_xarray(path)
     (relation,) = [key for key, variable in whole.variables.items() if "sample_dimension" in variable.attrs]

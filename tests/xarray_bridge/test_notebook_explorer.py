@@ -6,8 +6,6 @@ Modules: server/notebook_server.py
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 import xarray as xr
 
 import insitu
+from forked_commands import run_command
 from insitu.errors import ModelError, UnsupportedError, VariableError
 from waiting import LONG
 
@@ -84,8 +83,7 @@ def test_the_server_ends_with_the_process(file: Path) -> None:
         f"import insitu, os; frame = insitu.open_dataset({str(file)!r}).insitu.explore();"
         "print(frame.address, flush=True); os._exit(1)"
     )
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False, timeout=LONG)
-    address = done.stdout.strip()
+    address = run_command([], code=code).stdout.strip()
     assert address.startswith("http://127.0.0.1:")
     for _ in range(600):
         try:

@@ -14,11 +14,6 @@ import xarray as xr
 import insitu
 from insitu import trace
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of the libraries that it imports
-    from xclim import indices
-    from xclim.core.calendar import percentile_doy
-
 pytestmark = [
     pytest.mark.slow,  # xclim and its compiled functions take seconds to be loaded
     pytest.mark.filterwarnings(r"ignore:::(xclim|numba|pandas|scipy|lmoments3|xarray)\."),
@@ -46,6 +41,16 @@ def _write_year(path: Path, year: int) -> None:
     coords = {"time": times, "lat": np.linspace(40, 60, 6), "lon": np.linspace(0, 30, 8)}
     encoding = {name: {"zlib": True, "chunksizes": CHUNKS} for name in variables}
     xr.Dataset(variables, coords).to_netcdf(path, encoding=encoding)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _xclim() -> None:
+    """Import it where it is needed, not wherever tests are collected: that takes 5 s."""
+    global indices, percentile_doy
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries that it imports
+        from xclim import indices
+        from xclim.core.calendar import percentile_doy
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,9 @@ class BoxCopier:
         repacking = array.form.repacking
         for cell, box in objects:
             check_deadline()
-            part = values[tuple(slice(p.start - c, p.stop - c) for p, c in zip(box, corner, strict=True))]
+            place = (slice(p.start - c, p.stop - c) for p, c in zip(box, corner, strict=True))
+            inside: tuple[Any, ...] = (*place, ...)  # an array, also of one text
+            part = values[inside]
             error = 0.0
             if repacking is not None:
                 with error_context(variable=array.path):

@@ -150,7 +150,8 @@ class NetCDFFile(Target):
             data = self.content.get(array.key(cell))
             if data is None:  # an array without elements
                 continue
-            values = decode_object(data, array)[tuple(slice(p.stop - p.start) for p in box)]
+            shown: tuple[Any, ...] = (*(slice(p.stop - p.start) for p in box), ...)  # an array, also of one text
+            values = decode_object(data, array)[shown]
             _assign(variable, box, values)
 
     @staticmethod

@@ -160,6 +160,11 @@ class _FormMaker:
                 return f"the target's attributes would decode to {meant}, and its values are {self.array.dtype}"
         if has_unknown_places(stored):
             return "no file covers some places, and its stored type has no value that means missing"
+        if stored.dtype.kind in "OSU" and (count_cells(stored).absent or _has_gaps(stored)):
+            raise UnsupportedError(
+                "no file covers some places, and texts have no value that means missing",
+                hint="Leave the variable out, or select what files cover",
+            )
         if stored.dtype.kind in "V":
             raise UnsupportedError(f"values of type {stored.dtype} cannot be copied", hint="Leave the variable out")
         return ""
@@ -242,7 +247,8 @@ def _is_text(node: Expression) -> bool:
         if encoding.dtype.hasobject
         for codec in encoding.codecs[:1]
     ]
-    return all(kind in (None, "text", "string") for kind in found)
+    is_bytes = any(encoding.dtype.kind == "S" for tile in node.array.tiles for encoding in tile.encodings)
+    return not is_bytes and all(kind in (None, "text", "string") for kind in found)
 
 
 def has_unknown_places(stored: VirtualArray) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -50,7 +51,7 @@ def _check_object(target: Target, array: TargetArray, record: Finished) -> None:
         except InsituError:
             is_right = False
         else:
-            shown = tuple(map(slice, array.object_shape(cell)))
+            shown: tuple[Any, ...] = (*map(slice, array.object_shape(cell)), ...)
             is_right = checksum_values(values[shown]) == record.values_checksum
     if not is_right:
         raise ChecksumError(

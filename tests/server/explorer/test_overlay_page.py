@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from forked_commands import run_command
 from server.explorer.page import ExplorerPage, number_in
 from server.serving import Server, serving
 
@@ -67,7 +66,8 @@ def test_a_formula_that_is_typed(open_page: Open, server: Server, file: Path, wi
     assert page.hover(2, 4, *SHAPE) == "missing"
     code = page.copy_snippet("Python")
     target = tmp_path / "field.nc"
-    subprocess.run([sys.executable, "-c", f"{code}\nfield.rename('field').to_netcdf({str(target)!r})"], check=True)
+    done = run_command([], code=f"{code}\nfield.rename('field').to_netcdf({str(target)!r})")
+    assert done.returncode == 0, done.stderr
     with xr.open_dataset(target) as found:
         np.testing.assert_array_equal(found.field.transpose("lat", "lon"), expected)
     page.find("[data-tab=chunks]").wait_for(state="detached")

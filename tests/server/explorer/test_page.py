@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from forked_commands import CODE
+from forked_commands import CODE, run_command, write_program
 from script_modules import load_script
 from server.explorer.conftest import HOSTILE
 from server.explorer.page import ExplorerPage, number_in
@@ -360,8 +360,8 @@ def test_unwritten_cells_look_different(open_page: Open, explored: Server, folde
 def _run_python(code: str, folder: Path) -> xr.DataArray:
     """Execute a snippet in a process of its own, and return `field`."""
     target = folder / "snippet.nc"
-    program = f"{code}\nfield.to_netcdf({str(target)!r})\n"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=LONG)
+    done = run_command([], code=f"{code}\nfield.to_netcdf({str(target)!r})")
+    assert done.returncode == 0, done.stderr
     with xr.open_dataarray(target, engine="netcdf4") as found:
         return found.load()
 
@@ -396,8 +396,7 @@ def test_the_copied_commands(
     command = page.copy_snippet(name)
     scripts = tmp_path / "bin"
     scripts.mkdir()
-    (scripts / "insitu").write_text(f"#!{sys.executable}\n{CODE}\n")
-    (scripts / "insitu").chmod(0o755)
+    write_program(scripts / "insitu")
     environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"}
     subprocess.run(command, shell=True, check=True, timeout=LONG, cwd=tmp_path, env=environment, capture_output=True)
     with xr.open_dataset(tmp_path / "field.nc", engine="netcdf4") as found:
