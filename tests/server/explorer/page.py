@@ -43,6 +43,10 @@ class ExplorerPage:
             "() => document.querySelector(':is(.field-view, .chunk-view)[aria-busy=false] .axes .frame')"
         )
 
+    def unfold(self) -> None:
+        """Show the controls that are rarely used."""
+        self.find("details.more:not([open]) summary").click()
+
     def place(self, row: float, column: float, rows: int, columns: int) -> tuple[float, float]:
         """Where an element lies on the screen; rows run upwards, as latitudes do."""
         box = self.find(".surface").bounding_box()

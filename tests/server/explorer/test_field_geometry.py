@@ -6,6 +6,7 @@ Modules: server/explorer/cell_corners.py, server/explorer/cell_geometry.py, serv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,46 @@ def test_axes(look: Callable[[str], Explorer]) -> None:
     np.testing.assert_allclose(part.arrays["lon_edges"], [37.5, 112.5, 187.5, 262.5, 337.5, 352.5])
     np.testing.assert_allclose(part.arrays["lat_edges"], [-60, -35, -10, 15, 40, 65, 90])
     assert "along 'lat' and 'time'" in api.refusal("geometry", variable="zonal")
+
+
+def test_texts_are_no_latitudes(tmp_path: Path) -> None:
+    coords = {"lat": ("lat", np.array(["a", "b", "c"]), LAT), "lon": ("lon", np.arange(4.0), LON)}
+    xr.Dataset({"v": (("lat", "lon"), np.eye(3, 4))}, coords).to_netcdf(tmp_path / "texts.nc", engine="netcdf4")
+    api = Explorer(AppServer((str(tmp_path),)), str(tmp_path / "texts.nc"))
+    assert api.variable("v")["map"] is None
+    field = api.picture("field", variable="v")
+    np.testing.assert_array_equal(field.arrays["values"], np.eye(3, 4))
+    assert field.header["y"]["labels"] == ["a", "b", "c"]
+    region = api.picture("region", variable="v", box=[0, 3, 0, 4])
+    assert region.header["weights"] == "every cell counts the same"
+    assert region.arrays["values"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("longitudes", "is_global"),
+    [
+        (np.linspace(0, 360, 13), True),  # the first meridian twice
+        (np.linspace(-180, 180, 13), True),
+        (np.arange(15, 360, 30), True),  # centres
+        (np.arange(0, 360, 30)[::-1], True),
+        ((np.arange(0, 360, 30) + 180) % 360 - 180, True),
+        (np.arange(0, 330, 30), False),  # one is missing
+        ((np.arange(150, 211, 5) + 180) % 360 - 180, False),  # across the date line
+        (np.arange(350, 380, 5) % 360, False),
+        (np.array([12.5]), False),
+    ],
+)
+def test_which_longitudes_go_around_the_earth(tmp_path: Path, longitudes: Any, is_global: bool) -> None:
+    coords = {"lat": ("lat", [-10.0, 0, 10], LAT), "lon": ("lon", longitudes, LON)}
+    values = np.arange(3.0 * len(longitudes)).reshape(3, -1)
+    xr.Dataset({"v": (("lat", "lon"), values)}, coords).to_netcdf(tmp_path / "v.nc", engine="h5netcdf")
+    api = Explorer(AppServer((str(tmp_path),)), str(tmp_path / "v.nc"))
+    assert api.variable("v")["map"]["is_global"] == is_global
+    edges = api.picture("geometry", variable="v").arrays["lon_edges"]
+    if len(longitudes) > 1:
+        centres = (edges[1:] + edges[:-1]) / 2
+        np.testing.assert_allclose((centres - longitudes + 180) % 360, 180, atol=1e-6)
+        assert np.abs(np.diff(edges)).max() < 31  # no cell goes around the earth
 
 
 def test_the_other_way_round(look: Callable[[str], Explorer]) -> None:

@@ -1,6 +1,6 @@
-"""What the explorer says of a forecast that is selected: run, lead time, and the time that it is about.
+"""What the explorer shows of forecasts: run, lead time, and the time that one is about; views of a collection.
 
-Modules: server/explorer/side_labels.py
+Modules: server/explorer/forecast_view.py, server/explorer/side_labels.py
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from server.explorer.client import Explorer
+import insitu
+from server.explorer.client import AppServer, Explorer
 from server.serving import Server, serving
 
 pytestmark = pytest.mark.servers
@@ -77,3 +78,43 @@ def test_nothing_is_said_where_it_is_not_known(server: Server, folder: Path) -> 
         "line", variable="t2m", dim="lead", index={"run": 1, "lat": 0, "lon": 0}
     )
     assert "valid" not in line.header["text"]
+
+
+@pytest.mark.parametrize(("units", "leads"), [(" hours", ["0", "12", "24", "36"]), ("", ["0h", "12h", "24h", "36h"])])
+def test_views_of_a_collection(tmp_path: Path, units: str, leads: list[str]) -> None:
+    """The newest forecast of each time, and one lead time of all runs, as xarray selects them."""
+    hours = 2 * HOURS  # runs are a day apart: each but the last is followed after two lead times
+    numbers = hours if units else hours * np.timedelta64(1, "h").astype("m8[ns]")
+    dataset = _forecasts(numbers, {"units": "hours"} if units else {})
+    dataset["t2m"] = dataset.t2m + np.arange(dataset.t2m.size, dtype="f4").reshape(dataset.t2m.shape)
+    dataset.to_netcdf(tmp_path / "runs.nc", engine="h5netcdf")
+    values = dataset.t2m.values
+    api = Explorer(AppServer((str(tmp_path),)), str(tmp_path / "runs.nc"))
+    views = {one["text"]: one["url"] for one in api.json("archive")["forecasts"]}
+    of_leads = [f"lead time {lead}{units}" for lead in leads]
+    assert list(views) == ["all runs and lead times", "the newest of each time", *of_leads]
+    best = Explorer(api.server, views["the newest of each time"])
+    summary = best.json("archive")
+    assert (summary["python"], summary["urls"]) == (".insitu.best()", [api.url])
+    assert [one["url"] for one in summary["forecasts"]] == list(views.values())
+    expected = np.concatenate([values[0, :2], values[1, :2], values[2]])
+    assert best.variable("t2m")["shape"] == list(expected.shape)
+    for valid in range(8):
+        found = best.picture("field", variable="t2m", index={"valid_time": valid})
+        np.testing.assert_array_equal(found.arrays["values"], expected[valid])
+    third = Explorer(api.server, views[of_leads[3]])
+    line = third.picture("line", variable="t2m", dim="valid_time", index={"lat": 2, "lon": 1})
+    np.testing.assert_array_equal(line.arrays["values"], values[:, 3, 2, 1])
+    assert third.json("archive")["python"] == f".insitu.constant_lead({leads[3] if units else repr(leads[3])})"
+    with insitu.open_dataset(api.url) as opened:  # what the snippet says
+        found = opened.insitu.constant_lead(int(leads[3]) if units else leads[3])
+        np.testing.assert_array_equal(found.t2m.values, values[:, 3])
+    assert "lead time 7" in Explorer(api.server, f"forecast:7:{api.url}").refusal("archive")
+
+
+def test_what_is_no_collection_of_forecasts(server: Server, folder: Path) -> None:
+    for name in ("none", "single"):
+        assert Explorer(server, str(folder / f"{name}.nc")).json("archive")["forecasts"] == []
+    url = f"forecast:best:{folder / 'none.nc'}"
+    assert "forecast_reference_time" in Explorer(server, url).refusal("archive", 404)
+    assert Explorer(server, "forecast:best:/etc/passwd").ask("archive").status == 403

@@ -90,6 +90,8 @@ def _datasets() -> Iterator[tuple[str, xr.Dataset]]:
     )
     yield "turned", turned.drop_vars(["x", "y"])
     yield "nonsense", _plane({"grid_mapping_name": "my_own_projection"}, np.arange(4.0), np.arange(3.0), named)
+    beyond = {"grid_mapping_name": "lambert_conformal_conic", "standard_parallel": 200.0}
+    yield "beyond", _plane(beyond, np.arange(4.0), np.arange(3.0), named)
     yield "lying", _plane(_wkt(32633), np.array([1.0, np.nan, 1.0, 5.0]), np.arange(3.0), named)
     yield "icon", _icon()
     for name, start in (("ugrid", 1), ("ugrid_from_0", 0)):
@@ -225,7 +227,11 @@ def test_an_image_that_is_turned(look: Callable[[str], Explorer]) -> None:
 
 
 def test_what_is_no_projection(look: Callable[[str], Explorer]) -> None:
-    for name, message in (("nonsense", "pyproj does not understand it"), ("lying", None)):
+    for name, message in (
+        ("nonsense", "pyproj does not understand it"),
+        ("beyond", "pyproj cannot compute with it"),
+        ("lying", None),
+    ):
         api = look(name)
         assert api.variable("v")["map"] is None
         notes = [note["text"] for note in api.json("archive")["notes"]]

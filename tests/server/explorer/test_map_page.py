@@ -30,10 +30,15 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     numbers = np.arange(60 * 90.0).reshape(60, 90)
     coords = {"lat": ("lat", lat, {"units": "degrees_north"}), "lon": ("lon", lon, {"units": "degrees_east"})}
     xr.Dataset({"cell": (("lat", "lon"), numbers)}, coords).to_netcdf(folder / "coarse.nc", engine="h5netcdf")
+    coarse = coords
     lat, lon = np.linspace(89.9, -89.9, 900), np.linspace(-179.95, 179.95, 3600)
     values = (np.arange(900)[:, None] * 3600.0 + np.arange(3600)).astype("f4")
     coords = {"lat": ("lat", lat, {"units": "degrees_north"}), "lon": ("lon", lon, {"units": "degrees_east"})}
     xr.Dataset({"cell": (("lat", "lon"), values)}, coords).to_netcdf(folder / "fine.nc", engine="h5netcdf")
+    bands = np.stack([numbers / 100, 60 - numbers / 200, np.full_like(numbers, 7)])
+    bands[1, 40, :10] = np.nan
+    coords = {"lat": ("lat", np.linspace(-88.5, 88.5, 60), {"units": "degrees_north"}), "lon": coarse["lon"]}
+    xr.Dataset({"cell": (("band", "lat", "lon"), bands)}, coords).to_netcdf(folder / "bands.nc", engine="h5netcdf")
     return folder
 
 
@@ -158,6 +163,32 @@ def test_finer_values_come_after_a_zoom_and_a_link_restores_them(
     assert _fields(page) == requests
 
 
+def test_a_composite_lies_on_the_map(open_page: Open, server: Server, archive: Path) -> None:
+    """Its colours and words are those of the bands of the cell under the pointer, in every projection."""
+    limits = {"low": 0, "high": 60, "lines": "none"}
+    page = open_page(server.url, _link(archive / "bands.nc", rgb=[1, 0, 2], **limits))
+    with xr.open_dataset(archive / "bands.nc", engine="h5netcdf") as dataset:
+        bands = dataset.cell.values
+    for projection in ("plate", "globe"):
+        page.find("select[aria-label=Projection]").select_option(projection)
+        page.wait_for_picture()
+        for left, top in ((0.52, 0.3), (0.6, 0.55), (0.4, 0.62)):
+            found = _hover(page, left, top)
+            assert found is not None
+            red, green, blue = bands[[1, 0, 2], found[0], found[1]]
+            words = page.find(".readout .value").inner_text()
+            assert [number_in(part) for part in words.split(",")] == pytest.approx([red, green, blue], rel=1e-5)
+            pixel = page.page.evaluate(
+                """([x, y]) => { const canvas = document.querySelector('canvas.raster');
+                return [...canvas.getContext('2d').getImageData(canvas.width * x, canvas.height * y, 1, 1).data]; }""",
+                [left, top],
+            )
+            assert pixel == pytest.approx([255 * red / 60, 255 * green / 60, 255 * blue / 60, 255], abs=1.5)
+    page.find("input[name=composite]").uncheck()
+    page.find(".readout", has_text="Move over").wait_for()
+    assert "rgb" not in page.state
+
+
 def test_coastlines_are_drawn_and_saved(open_page: Open, server: Server, archive: Path) -> None:
     """Lines change the picture on the screen; a mask covers land, and the north pole is ocean."""
     page = open_page(server.url, _link(archive / "coarse.nc", projection="globe", lines="none", mask="land"))
@@ -172,6 +203,7 @@ def test_coastlines_are_drawn_and_saved(open_page: Open, server: Server, archive
     )
     _, ocean, land, before = page.page.evaluate(pixels)
     assert ocean[:3] != land
+    page.unfold()
     page.find("input[name=coasts]").check()
     page.page.wait_for_function(f"(before) => ({pixels})()[3] !== before", arg=before)
     assert page.state["lines"] == "coasts"
@@ -250,7 +282,7 @@ def test_a_rotated_grid_lies_where_pyproj_puts_it(open_page: Open, tmp_path: Pat
         )
         # The scale is read from the labels beside the map.
         places = {text: (left, top) for text, left, top in ticks}
-        (west, east), (south, north) = (places["0°"][0], places["20°E"][0]), (places["40°N"][1], places["60°N"][1])
+        (west, east), (south, north) = (places["0°"][0], places["20° E"][0]), (places["40° N"][1], places["60° N"][1])
         for city in [(2.35, 48.86), (12.5, 41.9), (24.94, 60.17), (-3.7, 40.42)]:
             x, y = to_grid.transform(*city)
             left, top = west + city[0] / 20 * (east - west), south + (city[1] - 40) / 20 * (north - south)
@@ -260,4 +292,4 @@ def test_a_rotated_grid_lies_where_pyproj_puts_it(open_page: Open, tmp_path: Pat
                 "([y, x]) => document.querySelector(`.readout[data-y='${y}'][data-x='${x}']`)",
                 arg=[round((y + 16) / 2), round((x + 20) / 2)],
             )
-            assert "°N" in page.find(".readout").inner_text()
+            assert "° N" in page.find(".readout").inner_text()

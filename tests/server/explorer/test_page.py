@@ -177,6 +177,7 @@ def test_one_range_of_colours_for_all_times(picture: ExplorerPage, maps: xr.Data
     picture.find("input[name=time]").fill("7")
     picture.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('2001-03-05')")
     assert _limits(picture) == pytest.approx(whole, rel=1e-4)
+    picture.unfold()
     picture.find("select[aria-label='Automatic limits of the colours']").select_option("extremes")
     assert _limits(picture) == pytest.approx([np.nanmin(maps.tas), np.nanmax(maps.tas)], rel=1e-4)
     picture.find("select[aria-label='Pictures that share the range of the colours']").select_option("picture")
@@ -552,15 +553,21 @@ def test_an_unchanged_picture_is_not_sent_again(picture: ExplorerPage) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("view", ["values", "chunks", "attributes"])
-def test_on_a_phone(open_page: Open, explored: Server, pattern: str, theme: str, view: str) -> None:
+def test_on_small_screens(open_page: Open, explored: Server, pattern: str, theme: str, view: str) -> None:
     """Nothing is wider than the screen, and colours follow the system."""
-    page = open_page(explored.url, _link(pattern, variable="tas", view=view), color_scheme=theme)
-    page.page.set_viewport_size({"width": 390, "height": 800})
-    page.page.reload()
-    page.find("#panel > *").wait_for()
-    if view != "attributes":
-        page.wait_for_picture()
-    assert page.page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    shown = {"regions": [{"box": [2, 9, 3, 12]}], "point": [3, 4]} if view == "values" else {}
+    page = open_page(explored.url, _link(pattern, variable="tas", view=view, **shown), color_scheme=theme)
+    for width in (390, 900):  # a phone, and a tablet, whose page has a list of variables beside the picture
+        page.page.set_viewport_size({"width": width, "height": 800})
+        page.page.reload()
+        page.find("#panel > *").wait_for()
+        if view != "attributes":
+            page.wait_for_picture()
+        if view == "values":
+            page.find(".region-table").wait_for()
+            if width == 390:
+                page.unfold()  # the browser remembers it
+        assert page.page.evaluate("() => document.documentElement.scrollWidth") <= width
     background = page.page.evaluate("() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (sum(background) > 600) == (theme == "light")
 
@@ -568,6 +575,7 @@ def test_on_a_phone(open_page: Open, explored: Server, pattern: str, theme: str,
 def test_every_control_has_a_name(picture: ExplorerPage) -> None:
     picture.click(11, 25, *SHAPE)
     picture.find(".u-over").wait_for()
+    picture.unfold()
     nameless = picture.page.evaluate(
         """() => [...document.querySelectorAll('button, input, select, a[href], [role=application], [role=img]')]
         .filter((found) => found.offsetParent !== null || found.tagName === 'svg')
@@ -595,6 +603,8 @@ def test_axe_finds_no_serious_fault(
     page = open_page(explored.url, states[where], color_scheme=theme, bypass_csp=True)
     if where in ("values", "chunks", "archive"):
         page.wait_for_picture()
+        if where == "values":
+            page.unfold()
     else:
         page.find(".entries a, #panel > *").first.wait_for()
     page.page.add_script_tag(path=axe)

@@ -199,6 +199,33 @@ def test_colours_in_steps_beyond_the_range_and_missing(tmp_path: Path) -> None:
     assert texts[4] == "#ff0000"
 
 
+def test_ranges_at_the_ends_of_what_numbers_can_be(tmp_path: Path) -> None:
+    """Widths that overflow, or that are too small to be divided, have no ticks."""
+    code = """(() => [{ low: -1e308, high: 1e308 }, { low: 5, high: 5 }, {}].map((state) => {
+        const range = { min: 1e-310, low: 1e-310, high: 3e-310, max: 3e-310 };
+        const colours = new module.ValueColours({ map: "viridis", ...state }, range, { name: "x" });
+        return [colours.low, colours.high]; }))()"""
+    huge, equal, small = run_module(tmp_path, "value_colours.js", code)
+    assert -huge[0] == huge[1] == pytest.approx(1e308, rel=1)
+    assert np.isfinite(huge[1] - huge[0])
+    assert equal == [5, 5]
+    assert small == [-0.5, 0.5]
+
+
+def test_a_mistyped_link_loses_what_cannot_be_shown(tmp_path: Path) -> None:
+    regions = [
+        {"polygon": [[0, 0], [1e300, 0], [0, 1]]},
+        {"polygon": [[0, 0], [1e12, 0], [0, 1]]},
+        {"box": [1, 2, 3]},
+        7,
+    ]
+    code = f"""(() => {{
+        const regions = encodeURIComponent({json.dumps(json.dumps(regions))});
+        globalThis.location = {{ hash: "#zoom=-1&box=[1,2]&regions=" + regions }};
+        return module.readState(); }})()"""
+    assert run_module(tmp_path, "address.js", code) == {"regions": regions[1:2]}
+
+
 def test_every_error_of_the_server_says_what_to_do(tmp_path: Path) -> None:
     failures = [{"kind": kind, "status": status, "retryAfter": None} for kind, status in STATUS_BY_KIND.items()]
     # Without a kind: no answer at all, the answers of Starlette, those of a proxy.

@@ -17,7 +17,7 @@ from insitu.server.explorer.field_query import FieldQuery
 from insitu.server.explorer.field_sampling import FieldBox
 from insitu.server.explorer.formula_array import estimate_values
 from insitu.server.settings import Limits
-from server.explorer.client import Explorer
+from server.explorer.client import AppServer, Explorer
 from server.explorer.test_field_sampling import array_of
 from server.serving import serving
 
@@ -76,6 +76,23 @@ def test_a_statistic_and_a_formula(api: Explorer, growing: xr.Dataset) -> None:
     found = api.json("range", variable="=tas * 2", over="level", statistic="max", along="time")
     expected = _expected((growing.tas * 2).max("level")[found["positions"]])
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_cells_of_a_mesh_are_not_all_alike(tmp_path: Path) -> None:
+    """Cells of nested grids lie in blocks: few of them, evenly spread, may all be in the same place of their block."""
+    n, attributes = 1_600_000, {"coordinates": "lon lat"}  # 40 times as many as are looked at: a divisor of a block
+    values = np.tile(np.arange(80.0), n // 80)
+    xr.Dataset(
+        {"v": (("time", "cell"), np.stack([values, values + 1]), attributes)},
+        {
+            "lon": ("cell", np.linspace(-179, 179, n), {"units": "degrees_east", "standard_name": "longitude"}),
+            "lat": ("cell", np.linspace(-89, 89, n), {"units": "degrees_north", "standard_name": "latitude"}),
+        },
+    ).to_netcdf(tmp_path / "mesh.nc", engine="h5netcdf")
+    api = Explorer(AppServer((str(tmp_path),)), str(tmp_path / "mesh.nc"))
+    assert api.variable("v")["map"]["kind"] == "cells"
+    found = api.json("range", variable="v", x="cell", along="time")
+    assert (found["min"], found["max"]) == (0, 80)
 
 
 def test_what_has_no_range(api: Explorer) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -29,6 +31,7 @@ from insitu.server.client_source_pools import RequestSources
 from insitu.server.error_responses import error_response
 from insitu.server.explorer.api_answer import ApiAnswer
 from insitu.server.explorer.api_query import ApiQuery
+from insitu.server.explorer.forecast_view import open_forecast_view, split_view
 from insitu.server.explorer.opened_archives import ArchiveOpener, OpenedArchive
 from insitu.server.roots import report_archive_on_refusal
 from insitu.server.scanned_archives import SCAN_BYTES
@@ -92,7 +95,10 @@ def archive_route(worker: Worker, name: str, prepare: Prepare) -> Route:
 
     async def compute(request: Request, client: Credentials, query: ApiQuery) -> Response:
         url = query.require("url")
-        archive = await worker.run(SCAN_BYTES, lambda deadline: opener.open(url, client))
+        view, stored = split_view(url)
+        archive = await worker.run(SCAN_BYTES, lambda deadline: opener.open(stored, client))
+        if view is not None:
+            archive = await worker.run(SCAN_BYTES, partial(_open_view, worker, archive, client, view))
         etag = make_etag(archive.version, name, sorted(query.items()))
         if etag in request.headers.get("if-none-match", ""):
             return Response(status_code=NOT_MODIFIED, headers={"ETag": etag})
@@ -118,14 +124,30 @@ def archive_route(worker: Worker, name: str, prepare: Prepare) -> Route:
 
 
 def _run(worker: Worker, task: ApiTask, archive: OpenedArchive, client: Credentials, deadline: Deadline) -> ApiAnswer:
+    with _read_context(worker, archive, client, deadline, task.caches_chunks) as context:
+        return task.work(context)
+
+
+def _open_view(
+    worker: Worker, archive: OpenedArchive, client: Credentials, view: str, deadline: Deadline
+) -> OpenedArchive:
+    with _read_context(worker, archive, client, deadline) as context:
+        return open_forecast_view(archive, view, context)
+
+
+@contextmanager
+def _read_context(
+    worker: Worker, archive: OpenedArchive, client: Credentials, deadline: Deadline, caches_chunks: bool = True
+) -> Iterator[ReadContext]:
+    """Give how a client's request reads the sources of an archive."""
     tally = ReadStatistics()
     try:
         with (
             report_archive_on_refusal(archive.url),
             RequestSources(archive.options, deadline, worker.copies, worker.limits.fresh) as opened,
         ):
-            opened.cache = ClientCache(worker.cache, client, {}) if task.caches_chunks else None
-            return task.work(ReadContext(sources=opened, tally=tally))
+            opened.cache = ClientCache(worker.cache, client, {}) if caches_chunks else None
+            yield ReadContext(sources=opened, tally=tally)
     finally:
         worker.record_reads(tally)
 

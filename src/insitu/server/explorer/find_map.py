@@ -216,14 +216,16 @@ def _earth_coordinates(archive: OpenedArchive, group: str) -> dict[str, list[str
             member = archive.members.get(parent)
             for name, variable in () if member is None else member.variables.items():
                 for side in ("x", "y"):
-                    if variable.dtype.kind in "fiu" and is_earth_coordinate(side, name, variable):
+                    if is_earth_coordinate(side, name, variable):
                         found[side].append(f"{parent}/{name}" if parent else name)
         known[group] = found
     return known[group]
 
 
 def is_earth_coordinate(side: str, path: str, variable: Variable | VirtualArray) -> bool:
-    """Return whether a variable holds longitudes (`x`) or latitudes (`y`): not those of a rotated pole."""
+    """Return whether a variable holds longitudes (`x`) or latitudes (`y`): not those of a rotated pole, nor texts."""
+    if variable.dtype.kind not in "fiu":
+        return False
     standard_name = variable_attribute(variable, "standard_name")
     if isinstance(standard_name, str) and standard_name:
         return standard_name == STANDARD_NAMES[side]

@@ -50,6 +50,8 @@ class OpenedArchive:
     """How its sources are opened."""
     version: str
     """Changes with the content."""
+    stored: OpenedArchive | None = None
+    """What this is a view of."""
     _arrays: dict[str, VirtualArray] = field(default_factory=dict, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
     """What was computed about it, by name, for as long as it stays open."""

@@ -53,6 +53,16 @@ class Projection:
         """Whether the coordinates are longitudes and latitudes themselves."""
         return bool(self.crs.is_geographic and not self.crs.is_derived)
 
+    @property
+    def _base(self) -> Any:
+        """The system of longitudes and latitudes that it is made of."""
+        return self.crs.source_crs if self.crs.is_derived and self.crs.is_geographic else self.crs.geodetic_crs
+
+    def make_transformer(self) -> Any:
+        """Return what computes longitudes and latitudes; pyproj raises ProjError for parameters that make no sense."""
+        pyproj: Any = import_before_fork("pyproj")
+        return pyproj.Transformer.from_crs(self.crs, self._base, always_xy=True)
+
     def scale_of(self, units: Any) -> float:
         """Return what coordinates in some units are multiplied by; without known units they are those of the system."""
         text = str(units or "").lower()
@@ -66,12 +76,11 @@ class Projection:
 
     def to_lon_lat(self, x: Values, y: Values) -> tuple[Values, Values]:
         """Return longitudes and latitudes; NaN where the coordinates are no place on the earth."""
-        pyproj: Any = import_before_fork("pyproj")
-        base = self.crs.source_crs if self.crs.is_derived and self.crs.is_geographic else self.crs.geodetic_crs
+        base = self._base
         if self.is_geographic:
             lon, lat = np.array(x, np.float64), np.array(y, np.float64)
         else:
-            forward = pyproj.Transformer.from_crs(self.crs, base, always_xy=True)
+            forward = self.make_transformer()
             lon, lat = (np.asarray(values) for values in forward.transform(x, y, errcheck=False))
             if self.crs.is_projected:  # beyond its outline a projection gives other places, or none
                 again = forward.transform(lon, lat, direction="INVERSE", errcheck=False)
@@ -177,7 +186,13 @@ def _read_projection(variable: Variable) -> Projection | str:
         numbers = tuple(float(part) for part in str(attributes.get("GeoTransform") or "").split())
     except ValueError:
         numbers = ()
-    return Projection(crs, numbers if len(numbers) == 6 else None)
+    found = Projection(crs, numbers if len(numbers) == 6 else None)
+    try:
+        if not found.is_geographic:
+            found.make_transformer()
+    except pyproj.exceptions.ProjError as error:
+        return f"its fields are drawn by position: pyproj cannot compute with it ({str(error)[:200]})"
+    return found
 
 
 def _plain(value: Any) -> Any:

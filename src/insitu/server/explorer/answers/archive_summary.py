@@ -18,6 +18,7 @@ from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.find_map import find_map, map_summary
 from insitu.server.explorer.flag_meanings import flags_of
+from insitu.server.explorer.forecast_view import forecast_views, python_of_view, split_view
 from insitu.server.explorer.opened_archives import COLLECTION, OpenedArchive
 from insitu.server.explorer.projected_grid import projection_problems
 from insitu.server.explorer.recognise_archives import format_by_suffix
@@ -40,21 +41,24 @@ def prepare_summary(request: ArchiveRequest) -> ApiTask:
     def work(context: ReadContext) -> ApiAnswer:
         memo = request.archive.memo
         if "summary" not in memo:
-            memo["summary"] = json_answer(summarise(request.archive))
+            memo["summary"] = json_answer(summarise(request.archive, context))
         answer: ApiAnswer = memo["summary"]
         return answer
 
     return ApiTask(work, cost=8 << 20)
 
 
-def summarise(archive: OpenedArchive) -> dict[str, Any]:
+def summarise(archive: OpenedArchive, context: ReadContext) -> dict[str, Any]:
     """Return what an archive holds, for JSON."""
     groups = [_summarise_group(archive, path, member) for path, member in archive.members.items()]
     variables = [variable for group in groups for variable in group["variables"]]
     formats = [member.details.format for member in archive.members.values() if member.details.format]
+    view, stored = split_view(archive.url)
     return {
         "url": archive.url,
-        "urls": [archive.url] if archive.url != COLLECTION else [str(url) for url in archive.archive.urls],
+        "urls": [stored] if stored != COLLECTION else [str(url) for url in archive.archive.urls],
+        "forecasts": forecast_views(archive.stored or archive, context),
+        "python": python_of_view(view),
         "format": formats[0] if formats else format_by_suffix(str(next(iter(archive.archive.urls), ""))),
         "files": count_files(list(_arrays(archive))) or len(archive.archive.urls),
         "stored_bytes": sum(variable["stored_bytes"] for variable in variables),

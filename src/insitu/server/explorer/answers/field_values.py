@@ -20,7 +20,7 @@ from insitu.server.error_responses import RequestTooLargeError
 from insitu.server.explorer.api_answer import ApiAnswer, binary_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import FieldQuery, parse_field_query
-from insitu.server.explorer.field_sampling import Sampling, sample_field
+from insitu.server.explorer.field_sampling import Sampling, distinct, sample_field
 from insitu.server.explorer.flag_meanings import flags_of
 from insitu.server.explorer.formula_array import FormulaArray, estimate_values, read_values, select_values
 from insitu.server.explorer.opened_archives import OpenedArchive
@@ -277,7 +277,7 @@ def read_field(field: FieldQuery, sampling: Sampling, context: ReadContext, slab
     numbers = to_number_array(values)
     for axis, side in enumerate((sampling.y, sampling.x)):
         if side.positions is not None and len(side.positions) != numbers.shape[axis]:
-            found = np.unique(side.positions)
+            found = distinct(side.positions)
             numbers = numbers.take(np.searchsorted(found, side.positions), axis)
     return numbers
 

@@ -6,6 +6,7 @@ evenly spread, each sampled coarsely, within the budget of one picture.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -103,9 +104,21 @@ def spread_positions(size: int, count: int) -> list[int]:
 def _sample(field: FieldQuery, along: str, position: int, budget: int) -> tuple[FieldQuery, Sampling]:
     """Return the field at a position, and single values of it within a budget: means would have a smaller range."""
     one = replace(field, index={**field.index, along: position})
-    sampling = sample_field(one.array, one.sides, one.select, one.box, PIXELS, "nearest", budget)
+    pixels = PIXELS if field.y is not None else (1, _count_of_cells(field.shape[1]))
+    sampling = sample_field(one.array, one.sides, one.select, one.box, pixels, "nearest", budget)
     assert sampling is not None
     return one, sampling
+
+
+def _count_of_cells(size: int) -> int:
+    """Return how many cells are looked at that do not lie in rows: as many as of rows and columns together.
+
+    Those of nested grids lie in blocks of 4 and 20: with a step of a divisor, all would lie alike in theirs.
+    """
+    step = -(-size // (PIXELS[0] * PIXELS[1]))
+    while math.gcd(step, 30) > 1:
+        step += 1
+    return -(-size // step)
 
 
 def _decoded_bytes(field: FieldQuery, sampling: Sampling) -> int:

@@ -92,6 +92,7 @@ const address = {
 
 // Browsers refuse more than about 100 changes of an address in half a minute: an animation makes 300.
 const WRITE_PAUSE = 500; // ms
+const LARGEST = 1e15; // coordinate of a vertex: beyond, SVG has no place for it
 
 /** Return the state of the page, which the address holds, or will in a moment. */
 export function readState() {
@@ -136,7 +137,7 @@ function checkShapes(state) {
     delete state.over;
   for (const key of ["below", "above", "missing"]) if (!/^#[0-9a-f]{6}$/i.test(state[key] ?? "")) delete state[key];
   if (state.regions) {
-    const isPair = (/** @type {unknown} */ pair) => Array.isArray(pair) && pair.length === 2 && pair.every(Number.isFinite);
+    const isPair = (/** @type {unknown} */ pair) => Array.isArray(pair) && pair.length === 2 && pair.every((number) => Math.abs(number) <= LARGEST);
     const isRegion = (/** @type {any} */ region) =>
       integers(region?.box, 4) || integers(region?.point, 2) || (Array.isArray(region?.polygon) && region.polygon.every(isPair));
     state.regions = Array.isArray(state.regions) ? state.regions.filter(isRegion) : [];

@@ -85,6 +85,8 @@ import { hasField } from "./plane.js";
  * @property {number} virtual_bytes
  * @property {{ path: string, text: string }[]} notes
  * @property {Group[]} groups
+ * @property {{ url: string, text: string }[]} forecasts views of a collection of forecasts, itself first
+ * @property {string} python code that makes the view of the dataset; empty if it is none
  */
 
 /** @param {string | null | undefined} path */
@@ -105,6 +107,8 @@ export class Archive {
     this.virtual_bytes = answer.virtual_bytes;
     this.notes = answer.notes;
     this.groups = answer.groups;
+    this.forecasts = answer.forecasts ?? [];
+    this.python = answer.python ?? "";
     for (const group of this.groups) {
       for (const variable of group.variables) {
         variable.group = clean(group.path);

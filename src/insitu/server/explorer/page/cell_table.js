@@ -330,15 +330,15 @@ function fillDisc({ cells, width, height }, distances, x, y, radius, entry) {
  * 10 frames a second and more of a picture of a million pixels.
  *
  * @param {CanvasRenderingContext2D} context
- * @param {{ table: CellTable, values: Numbers }[]} layers whose tables have one size
- * @param {(value: number) => number} paint gives a 32-bit pixel, 0 for missing (the hatching behind shows)
+ * @param {{ table: CellTable, values: Numbers, paint: (value: number) => number }[]} layers whose tables have one size;
+ *   `paint` gives a 32-bit pixel, 0 for missing (the hatching behind shows)
  * @param {{ outside: number, empty: number }} ground pixels where there is no cell
  */
-export function paintTables(context, layers, paint, { outside, empty }) {
+export function paintTables(context, layers, { outside, empty }) {
   const { width, height } = layers[0].table;
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
-  layers.forEach(({ table: { cells }, values }, at) => {
+  layers.forEach(({ table: { cells }, values, paint }, at) => {
     const coloured = new Uint32Array(values.length + FIRST);
     [coloured[OUTSIDE], coloured[EMPTY]] = [outside, empty];
     for (let cell = 0; cell < values.length; cell += 1) coloured[FIRST + cell] = paint(values[cell]);

@@ -201,7 +201,19 @@ export function automaticRange(name, range, toExtremes = false) {
     const size = Math.max(Math.abs(low), Math.abs(high));
     return [-size, size];
   }
-  return low === high ? widen(low) : [low, high];
+  return low === high ? widen(low) : drawableRange(low, high);
+}
+
+/**
+ * Return a range whose width is a number that can be divided: without the ends of what numbers can be.
+ *
+ * @param {number} low
+ * @param {number} high
+ * @returns {[number, number]}
+ */
+export function drawableRange(low, high) {
+  const [least, most] = [low, high].map((limit) => Math.max(-LARGEST, Math.min(LARGEST, limit)));
+  return most === least || most - least > SMALLEST ? [least, most] : widen(least);
 }
 
 /**
@@ -209,7 +221,7 @@ export function automaticRange(name, range, toExtremes = false) {
  * @returns {[number, number]}
  */
 function widen(value) {
-  const size = Math.abs(value) * 0.05 || 0.5;
+  const size = Math.abs(value) > SMALLEST ? Math.abs(value) * 0.05 : 0.5;
   return [value - size, value + size];
 }
 
@@ -238,6 +250,7 @@ export function roundRange(low, high, steps) {
   return [low, high];
 }
 
+const [LARGEST, SMALLEST] = [Number.MAX_VALUE / 4, 1e-280];
 const CATEGORIES = [...schemeTableau10, ...schemeSet3];
 
 /**

@@ -11,7 +11,7 @@ import { formatNumber, tickFormat } from "./format.js";
 const [BAR, TOP, SHADES, FOOT] = [16, 22, 128, 26];
 
 /** Pixels that a colour bar takes beside a picture. */
-export const BAR_WIDTH = 88;
+export const BAR_WIDTH = 94;
 
 /**
  * Return the scale from values to shares of the colour map.

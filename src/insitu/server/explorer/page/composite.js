@@ -1,6 +1,5 @@
 // A composite of three bands as red, green and blue: which bands, their pictures, and how they become pixels.
 
-import { Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { choice, element, labelled, setOptions } from "./element.js";
 import { formatNumber } from "./format.js";
@@ -13,7 +12,6 @@ import { coordinateOf, labelAt } from "./sliders.js";
 /** @import { Numbers } from "./binary.js" */
 /** @import { Range } from "./colour.js" */
 /** @import { FieldAnswer } from "./field_view.js" */
-/** @import { Frames } from "./frames.js" */
 /** @import { FieldPlane } from "./plane.js" */
 /** @import { Coordinate } from "./sliders.js" */
 
@@ -106,29 +104,15 @@ export function bandLimits(state, range, dtype) {
 
 /** The composite of a variable's bands, with its controls. */
 export class Composite {
-  #latest = new Latest();
-  #key = "";
   /** @type {Coordinate | null} */
   #coordinate = null;
-  /** @type {FieldAnswer[] | null} */
-  answers = null;
-  /** @type {((cell: number) => string) | null} What a cell of the composite that is drawn holds, in words. */
-  wordsOf = null;
-  /** @type {Promise<unknown>} Done once what was asked for last is drawn. */
-  pending = Promise.resolve();
 
   /**
    * @param {string} url
    * @param {Variable} variable
-   * @param {Frames} frames that hold its pictures
-   * @param {() => void} ondrawn called when all bands came, to draw again
-   * @param {(problem: unknown) => void} onproblem
    */
-  constructor(url, variable, frames, ondrawn, onproblem) {
+  constructor(url, variable) {
     this.variable = variable;
-    this.frames = frames;
-    this.ondrawn = ondrawn;
-    this.onproblem = onproblem;
     this.dim = bandDimension(variable);
     /** @type {HTMLInputElement} */
     this.shown = element("input", { type: "checkbox", name: "composite", onchange: () => this.#toggle() });
@@ -184,68 +168,51 @@ export class Composite {
   }
 
   /**
-   * Ask for the bands that a state shows.
+   * Show in the controls what a state chooses.
    *
    * @param {State} state
    * @param {FieldPlane} plane
-   * @param {(plane: FieldPlane) => Parameters} parametersOf
    */
-  update(state, plane, parametersOf) {
-    const { dim } = this;
-    const canShow = dim !== undefined && dim in plane.index;
-    this.element.hidden = !canShow;
-    const bands = canShow ? compositeBands(state, plane) : null;
+  update(state, plane) {
+    this.element.hidden = this.dim === undefined || !(this.dim in plane.index);
+    const bands = compositeBands(state, plane);
     const isOther = JSON.stringify(bands) !== JSON.stringify(this.#chosen);
     this.#chosen = bands;
     this.shown.checked = bands !== null;
     if (isOther || !this.bands[0].childElementCount) this.#showOptions();
-    const requests = dim && bands ? bands.map((band) => parametersOf({ ...plane, index: { ...plane.index, [dim]: band } })) : [];
-    const key = JSON.stringify(requests);
-    if (key === this.#key) return;
-    this.#key = key;
-    this.#latest.stop();
-    this.pending = this.#load(requests);
-  }
-
-  /** @param {Parameters[]} requests */
-  async #load(requests) {
-    if (!requests.length) {
-      const before = this.answers;
-      this.answers = null;
-      if (before) this.ondrawn();
-      return;
-    }
-    try {
-      const answers = await this.#latest.run((signal) => Promise.all(requests.map((request) => this.frames.get(request, signal))));
-      if (!answers) return;
-      this.answers = answers.map((answer) => /** @type {FieldAnswer} */ (/** @type {unknown} */ (answer)));
-      this.ondrawn();
-    } catch (problem) {
-      this.#key = "";
-      this.answers = null;
-      this.onproblem(problem);
-    }
   }
 
   /**
-   * Return how the cells of a picture are painted, and a legend; null if it is none of these bands.
+   * Return what is asked for beside a picture: the three bands of the same cells; nothing without a composite.
+   *
+   * @param {Parameters} parameters of the picture
+   * @returns {Parameters[]}
+   */
+  requests(parameters) {
+    const { dim } = this;
+    const index = /** @type {Record<string, number>} */ (parameters.index);
+    return dim && this.#chosen ? this.#chosen.map((band) => ({ ...parameters, index: { ...index, [dim]: band } })) : [];
+  }
+
+  /**
+   * Return how the cells of answers are painted, and a legend; null if there are no bands.
    *
    * @param {State} state
-   * @param {FieldAnswer} shown
+   * @param {FieldAnswer} answer whose ranges count
    */
-  paint(state, shown) {
-    const { answers, dim } = this;
-    this.wordsOf = null;
+  painting(state, { bands }) {
     const chosen = this.#chosen;
-    if (!answers || !chosen || !dim) return null;
-    const count = shown.arrays.values.length;
-    if (answers.some(({ arrays, header }) => arrays.values.length !== count || String(header.box) !== String(shown.header.box))) return null;
-    const limits = answers.map(({ header }) => bandLimits(state, header.range, this.variable.dtype));
-    const [red, green, blue] = answers.map(({ arrays }) => arrays.values);
-    this.wordsOf = (cell) => [red, green, blue].map((values, at) => `${NAMES[at]} ${formatNumber(values[cell], 6)}`).join(", ");
+    const { dim } = this;
+    if (!bands || bands.length < 3 || !chosen || !dim) return null;
+    const limits = bands.map(({ header }) => bandLimits(state, header.range, this.variable.dtype));
     return {
-      cells: Float64Array.from({ length: count }, (_, cell) => cell),
-      painter: compositePainter([red, green, blue], limits),
+      paint: (/** @type {FieldAnswer} */ painted) => {
+        const [red, green, blue] = valuesOfBands(painted);
+        return {
+          cells: Float64Array.from({ length: red.length }, (_, cell) => cell),
+          painter: compositePainter([red, green, blue], limits),
+        };
+      },
       entries: NAMES.map((colour, at) => ({
         words: `${this.#nameOf(chosen[at], dim)}: ${formatNumber(limits[at][0], 4)}–${formatNumber(limits[at][1], 4)}`,
         colour,
@@ -253,11 +220,22 @@ export class Composite {
       })),
     };
   }
+}
 
-  /** Stop what is under way. */
-  close() {
-    this.#latest.stop();
-  }
+/** @param {FieldAnswer} answer */
+function valuesOfBands({ bands = [] }) {
+  return bands.map(({ arrays }) => arrays.values);
+}
+
+/**
+ * Return what a cell of a composite holds, in words; undefined where there are no bands.
+ *
+ * @param {FieldAnswer} answer
+ * @param {number} cell
+ */
+export function wordsOfBands(answer, cell) {
+  const found = valuesOfBands(answer).map((values, at) => `${NAMES[at]} ${formatNumber(values[cell], 6)}`);
+  return found.length ? found.join(", ") : undefined;
 }
 
 /**

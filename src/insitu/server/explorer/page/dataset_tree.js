@@ -1,7 +1,7 @@
 // Tree of the groups and variables of an archive, with a filter.
 
-import { formatState } from "./address.js";
-import { element } from "./element.js";
+import { changeState, formatState } from "./address.js";
+import { choice, element, labelled } from "./element.js";
 import { formatBytes, plural } from "./format.js";
 
 /** @import { Child } from "./element.js" */
@@ -45,10 +45,18 @@ export class DatasetTree {
       ),
       element("div", { class: "muted small-text" }, facts),
       element("div", { class: "muted small-text" }, sizes),
+      archive.forecasts.length ? labelled("Forecasts", this.#forecastChoice()) : null,
       archive.notes?.length
         ? element("div", { class: "warning small-text" }, plural(archive.notes.length, "note"))
         : null,
     );
+  }
+
+  #forecastChoice() {
+    const { forecasts, url } = this.archive;
+    const options = forecasts.map((view) => /** @type {[string, string]} */ ([view.url, view.text]));
+    // Positions along other axes, and boxes, mean the same in all views.
+    return choice("Forecasts that are shown", options, url, (chosen) => changeState({ url: chosen, point: null, line: null }));
   }
 
   /**

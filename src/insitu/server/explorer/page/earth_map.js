@@ -5,7 +5,7 @@ import { findAtlas, graticuleLines, graticuleStep, pathOf } from "./coastlines.j
 import { AxesGeometry } from "./cell_geometry.js";
 import { FIRST, paintTables } from "./cell_table.js";
 import { parseColour } from "./colour.js";
-import { formatNumber } from "./format.js";
+import { formatDegrees, formatNumber } from "./format.js";
 import { canvasDensity, MARGIN } from "./picture.js";
 import { fitBounds, MapProjection, worldExtent, wrapLongitude } from "./projections.js";
 import { contextOf } from "./raster.js";
@@ -15,7 +15,7 @@ import { themeColour } from "./theme.js";
 /** @import { CellGeometry } from "./cell_geometry.js" */
 /** @import { CellTable } from "./cell_table.js" */
 /** @import { DimensionScale } from "./dimension_scale.js" */
-/** @import { FieldAnswer } from "./field_view.js" */
+/** @import { FieldAnswer, Painted } from "./field_view.js" */
 /** @import { Cell, Cells, Frame } from "./picture.js" */
 /** @import { Place, Point, ProjectionName } from "./projections.js" */
 
@@ -33,6 +33,7 @@ import { themeColour } from "./theme.js";
  */
 
 const LEFT = 52; // pixels for the labels of parallels
+const WIDEST_LABEL = 46; // pixels
 const MOST = 4000; // pixels for each degree, at most
 const POLAR = 20; // degrees: fields that lie beyond this latitude, all around, are drawn around the pole
 const SLOW = 60; // ms for a frame of a map that moves
@@ -273,7 +274,7 @@ export class EarthMap {
    *
    * @param {HTMLCanvasElement} canvas
    * @param {string} key what is shown
-   * @param {(value: number) => number} paint
+   * @param {(answer: FieldAnswer) => Painted} paint
    */
   paint(canvas, key, paint) {
     // A map that moves is drawn coarser where a frame would take too long.
@@ -281,12 +282,15 @@ export class EarthMap {
     const density = this.#isMoving ? this.#movingDensity : canvasDensity();
     const begin = performance.now();
     const projection = /** @type {MapProjection} */ (this.projection);
-    const layers = this.layersOf(key).map(({ geometry, answer }) => ({ table: geometry.table(projection, density), values: answer.arrays.values }));
+    const layers = this.layersOf(key).map(({ geometry, answer }) => {
+      const { cells, painter } = paint(answer);
+      return { table: geometry.table(projection, density), values: cells, paint: painter };
+    });
     if (!layers.length) return;
     const { width, height } = layers[0].table;
-    Object.assign(canvas, { width, height });
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
     const context = contextOf(canvas);
-    paintTables(context, layers, paint, { outside: pixelColour("paper"), empty: pixelColour("unwritten") });
+    paintTables(context, layers, { outside: pixelColour("paper"), empty: pixelColour("unwritten") });
     this.#drawLines(context, density);
     if (this.#isMoving && performance.now() - begin > SLOW) this.#movingDensity = 0.5;
   }
@@ -374,18 +378,22 @@ export class EarthMap {
     const labels = [];
     const [lon, lat] = projection.centre;
     const reach = Math.min(180, ((this.width + this.height) / projection.scale) * (180 / Math.PI));
-    // Meridians are labelled along the parallel in the middle; around a pole, along one between it and the rim.
+    // Meridians are labelled along the parallel in the middle; around a pole, near the rim, where they are apart.
     const { pole } = projection.kind;
-    const usual = Math.round(lat / step) * step;
-    const parallel = pole === undefined ? usual : Math.max(step, Math.min(90 - step, Math.abs(usual))) * Math.sign(pole);
+    const rim = 0.42 * Math.min(this.width, this.height);
+    const aroundPole = Math.max(step, Math.abs(lat) - 2 * Math.atan(rim / projection.scale) * (180 / Math.PI));
+    const parallel = pole === undefined ? Math.round(lat / step) * step : aroundPole * Math.sign(pole);
     const [first, last] = [Math.ceil((lon - reach) / step), Math.floor((lon + reach) / step)];
+    // Beside a map those that have room are evenly spread.
+    const every = this.#isFramed ? Math.ceil(WIDEST_LABEL / (step * projection.scale * (Math.PI / 180))) : 1;
     for (let at = first; at <= last && (at - first) * step < 360; at += 1) {
+      if (at % every !== 0) continue;
       const point = projection.project(at * step, this.#isFramed ? lat : parallel);
-      if (point && this.#isSeen(point)) labels.push({ at: point, text: formatLongitude(at * step), isMeridian: true });
+      if (point && this.#isSeen(point)) labels.push({ at: point, text: nameDegrees(at * step, "longitude"), isMeridian: true });
     }
     for (let at = Math.ceil(Math.max(-90, lat - reach) / step); at * step <= Math.min(90, lat + reach); at += 1) {
       const point = Math.abs(at * step) === 90 ? null : projection.project(lon, at * step);
-      if (point && this.#isSeen(point)) labels.push({ at: point, text: formatLatitude(at * step), isMeridian: false });
+      if (point && this.#isSeen(point)) labels.push({ at: point, text: nameDegrees(at * step, "latitude"), isMeridian: false });
     }
     /** @type {typeof labels} */
     const kept = [];
@@ -447,9 +455,7 @@ export class EarthMap {
     const { geometry, y, x } = this.#reading ?? {};
     if (!geometry || (geometry instanceof AxesGeometry && !y?.byIndex && !x?.byIndex)) return "";
     const [lon, lat] = geometry.middle(row, column);
-    /** @type {(degrees: number) => number} */
-    const round = (degrees) => Number(degrees.toFixed(4));
-    return `${formatLatitude(round(lat))} ${formatLongitude(round(lon))}`;
+    return `${nameDegrees(lat, "latitude")}, ${nameDegrees(lon, "longitude")}`;
   }
 
   /**
@@ -575,14 +581,13 @@ function pixelColour(name) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** @param {number} lon */
-export function formatLongitude(lon) {
-  const wrapped = wrapLongitude(lon);
-  const text = formatNumber(Math.abs(wrapped), 7);
-  return `${text}°${wrapped === 0 || wrapped === -180 ? "" : wrapped > 0 ? "E" : "W"}`;
-}
-
-/** @param {number} lat */
-export function formatLatitude(lat) {
-  return `${formatNumber(Math.abs(lat), 7)}°${lat > 0 ? "N" : lat < 0 ? "S" : ""}`;
+/**
+ * Return degrees as maps have them, without those that arithmetic adds.
+ *
+ * @param {number} degrees
+ * @param {"latitude" | "longitude"} axis
+ */
+function nameDegrees(degrees, axis) {
+  const known = Number((axis === "longitude" ? wrapLongitude(degrees) : degrees).toFixed(4));
+  return formatDegrees(known, axis, (value) => formatNumber(value, 7));
 }

@@ -84,6 +84,9 @@ export function choice(label, options, chosen, onchange) {
   return select;
 }
 
+/** @type {WeakMap<HTMLSelectElement, string>} */
+const shownOptions = new WeakMap();
+
 /**
  * Replace the options of a `<select>`.
  *
@@ -92,7 +95,10 @@ export function choice(label, options, chosen, onchange) {
  * @param {string} chosen
  */
 export function setOptions(select, options, chosen) {
-  select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
+  const key = JSON.stringify(options);
+  // Most pictures have the options of the one before: the browser need not lay them out anew.
+  if (shownOptions.get(select) !== key) select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
+  shownOptions.set(select, key);
   select.value = chosen;
 }
 

@@ -12,14 +12,19 @@ import { animatedDimensions, OWN_RANGE, rangeDimension } from "./sampled_range.j
 import { isDark, themeColour } from "./theme.js";
 import { MOST_STEPS } from "./value_colours.js";
 
+/** @import { Child } from "./element.js" */
 /** @import { FieldPlane } from "./plane.js" */
 /** @import { ValueColours } from "./value_colours.js" */
 
 const FLAGS = "flags";
+const MORE_KEY = "insitu-more";
+/** @type {(keyof State)[]} What the controls that are folded away choose. */
+const RARE = ["lines", "mask", "reversed", "log", "steps", "below", "above", "missing", "limits", "range", "axes", "sampling"];
 
 /** Controls that change the state by themselves. */
 export class FieldControls {
   #shownKey = "";
+  summary = element("summary", {}, "More");
 
   /** @param {Variable} variable */
   constructor(variable) {
@@ -90,21 +95,32 @@ export class FieldControls {
       element("label", { class: "tick" }, this.log, "log"),
       element("label", { class: "tick" }, "steps", this.steps),
     ];
-    this.ofRange = [
-      ...ticks,
-      labelled(
-        "Colour of",
-        ...Object.entries(this.others).map(([name, input]) => element("label", { class: "tick" }, name, input)),
-        this.plain,
-      ),
-      labelled("Range", this.low, "to", this.high, this.automatic, this.limits, this.range),
-    ];
-    this.elements = [
-      labelled("Colours", this.map, ...ticks),
-      ...this.ofRange.slice(ticks.length),
-      labelled("Axes", this.axes),
-      labelled("Sampling", this.sampling),
-    ];
+    const beyond = Object.entries(this.others).map(([name, input]) => element("label", { class: "tick" }, name, input));
+    const limitControls = labelled("Range", this.low, "to", this.high, this.automatic);
+    const rare = [labelled("Scale", ...ticks), labelled("Colour of", ...beyond, this.plain), labelled("Automatic range", this.limits, this.range)];
+    this.ofRange = [limitControls, ...rare];
+    this.elements = [labelled("Colours", this.map), limitControls];
+    this.rare = [...rare, labelled("Axes", this.axes), labelled("Sampling", this.sampling)];
+  }
+
+  /**
+   * Return a fold for what is rarely chosen; this browser remembers whether it is open.
+   *
+   * @param {readonly Child[]} controls of a map
+   */
+  fold(controls) {
+    /** @type {HTMLDetailsElement} */
+    const folded = element(
+      "details",
+      {
+        class: "more",
+        open: localStorage.getItem(MORE_KEY) === "open",
+        ontoggle: () => localStorage.setItem(MORE_KEY, folded.open ? "open" : "closed"),
+      },
+      this.summary,
+      element("div", { class: "toolbar" }, controls, this.rare),
+    );
+    return folded;
   }
 
   /**
@@ -119,6 +135,8 @@ export class FieldControls {
     /** @type {[string, string][]} */
     const shared = dims.map((dim) => [dim, `of all ${dim}`]);
     setOptions(this.range, [...shared, [OWN_RANGE, "of this picture"]], rangeDimension(state, plane) ?? OWN_RANGE);
+    const chosen = RARE.filter((key) => state[key] !== undefined).length;
+    this.summary.textContent = chosen ? `More (${chosen} chosen)` : "More";
     this.limits.value = state.limits ?? "";
     this.axes.value = state.axes ?? "";
     this.sampling.value = state.sampling ?? "";

@@ -4,7 +4,7 @@ import { askArrays, askJson, Latest } from "./api.js";
 import { changeState } from "./address.js";
 import { toGeometry } from "./cell_geometry.js";
 import { MAPS } from "./colour.js";
-import { Composite, compositeBands } from "./composite.js";
+import { Composite, compositeBands, wordsOfBands } from "./composite.js";
 import { DimensionScale, isEqualAspect, rowsRunDown } from "./dimension_scale.js";
 import { EarthMap } from "./earth_map.js";
 import { element, labelled } from "./element.js";
@@ -57,9 +57,9 @@ import { ValueColours } from "./value_colours.js";
  */
 
 /**
- * With where its cells lie on the earth, if it was asked for.
+ * With where its cells lie on the earth, and with the three bands of a composite, if they were asked for.
  *
- * @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers }, geometry?: CellGeometry | null }} FieldAnswer
+ * @typedef {{ header: FieldHeader, arrays: { values: Numbers, y: Numbers, x: Numbers }, geometry?: CellGeometry | null, bands?: FieldAnswer[] }} FieldAnswer
  */
 
 /**
@@ -91,8 +91,8 @@ export class FieldView extends PictureView {
   #mapKind = null;
   /** @type {{ key: string, geometry: CellGeometry }[]} */
   #geometries = [];
-  /** @type {Painted | null} */
-  #painted = null;
+  /** @type {((answer: FieldAnswer) => Painted) | null} */
+  #paint = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -124,13 +124,7 @@ export class FieldView extends PictureView {
     this.flags = flags && new FlagColours(flags);
     /** @type {ValueColours | null} Those that are drawn. */
     this.colours = null;
-    this.composite = new Composite(
-      this.url,
-      variable,
-      this.frames,
-      () => this.#drawAgain(),
-      (problem) => this.problem.replaceChildren(errorBox(problem)),
-    );
+    this.composite = new Composite(this.url, variable);
     this.overlay = new Overlay(
       archive,
       variable,
@@ -146,8 +140,9 @@ export class FieldView extends PictureView {
     this.mapControls = new MapControls();
     const { y, x } = this.sideChoices;
     this.assemble(
-      [labelled("Vertical", y), labelled("Horizontal", x), ...this.mapControls.elements, ...this.controls.elements, this.composite.element, ...this.overlay.elements, this.regions.controls],
+      [labelled("Vertical", y), labelled("Horizontal", x), this.mapControls.chosen, ...this.controls.elements, this.composite.element, ...this.overlay.elements, this.regions.controls],
       [this.regions.element, this.line.element, this.histogram.element],
+      this.controls.fold([this.mapControls.lines, this.mapControls.hidden]),
     );
   }
 
@@ -161,16 +156,17 @@ export class FieldView extends PictureView {
     this.showPlane(planeOf(this.variable, state), ["number", "bool"].includes(this.variable.kind));
     this.controls.showState(state, this.plane);
     this.regions.update(this.plane, state.regions ?? [], state.region_line);
-    this.composite.update(state, this.plane, (plane) => this.#parameters(plane));
+    this.composite.update(state, this.plane);
     this.overlay.update(state, this.plane, { width: this.width, height: this.height });
     this.sliders.showPace(state);
-    const whole = this.#parameters(this.plane);
+    const whole = { ...this.#parameters(this.plane), bands: compositeBands(state, this.plane) };
     const box = this.#showMap(state, whole);
     const parameters = box ? { ...whole, box } : whole;
-    const ahead = this.sliders.upcoming(FRAMES_AHEAD).map((index) => ({
-      ...this.#parameters({ ...this.plane, index: { ...this.plane.index, ...index } }),
-      ...(box ? { box } : {}),
-    }));
+    const ahead = this.sliders.upcoming(FRAMES_AHEAD).flatMap((index) => {
+      const plane = { ...this.plane, index: { ...this.plane.index, ...index } };
+      const next = { ...this.#parameters(plane), ...(box ? { box } : {}) };
+      return [next, ...this.composite.requests(next)];
+    });
     const { base } = this.map;
     const isPlaced = !this.map.name || this.answer?.geometry !== undefined; // before, it may have been drawn by axes
     if (this.isRequested(parameters) && isPlaced) this.redraw();
@@ -192,7 +188,7 @@ export class FieldView extends PictureView {
 
   /** Done once the lines and arrows over the picture are drawn, too. */
   get drawn() {
-    return Promise.all([this.overlay.pending, this.composite.pending]).then(() => {});
+    return this.overlay.pending.then(() => {});
   }
 
   /**
@@ -203,8 +199,7 @@ export class FieldView extends PictureView {
    */
   #showMap(state, whole) {
     const { plane, map } = this;
-    // A map paints one field at a time.
-    this.#mapKind = compositeBands(state, plane) ? null : mapKind(this.variable, plane);
+    this.#mapKind = mapKind(this.variable, plane);
     this.#valuesKey = JSON.stringify(whole);
     map.show(state, JSON.stringify([plane.y, plane.x, plane.box]));
     this.#chooseProjection();
@@ -243,12 +238,14 @@ export class FieldView extends PictureView {
       this.map.take({ answer: this.answer, key: this.#valuesKey, geometry, y, x }, this.plane.box);
     this.#chooseProjection();
     // Colours do not change with what is in view, where the range of all is known.
-    const range = this.sampledRange.answer ?? this.#mapLayers()[0]?.answer.header.range ?? header.range;
+    const first = this.#mapLayers()[0]?.answer ?? this.answer;
+    const range = this.sampledRange.answer ?? first.header.range;
     const colours = (this.colours = new ValueColours(this.state, range, this.variable));
     const flags = this.shownFlags;
     this.controls.showColours(colours, flags !== null);
-    const composite = this.composite.paint(this.state, this.answer);
-    this.#drawField(y, x, composite ?? { cells: arrays.values, painter: (flags ?? colours).painter() });
+    const composite = this.composite.painting(this.state, first);
+    const painter = (flags ?? colours).painter();
+    this.#drawField(y, x, composite?.paint ?? ((answer) => ({ cells: answer.arrays.values, painter })));
     if (composite) this.#drawWords(composite.entries, "Composite");
     else this.#drawBar(this.answer, colours);
     this.#drawTexts(header);
@@ -298,7 +295,7 @@ export class FieldView extends PictureView {
   }
 
   get barWidth() {
-    if (!this.shownFlags && !this.composite.answers) return super.barWidth;
+    if (!this.shownFlags && !compositeBands(this.state, this.plane)) return super.barWidth;
     return Math.round(Math.min(200, 0.34 * this.stageWidth));
   }
 
@@ -307,7 +304,7 @@ export class FieldView extends PictureView {
    * @param {ValueColours} colours
    */
   #drawBar({ header, arrays }, colours) {
-    const title = [this.variable.name, this.#units() && `(${this.#units()})`].filter(Boolean).join(" ");
+    const title = [shortName(this.variable), this.#units() && `(${this.#units()})`].filter(Boolean).join(" ");
     if (this.shownFlags) {
       this.#drawWords(this.shownFlags.entries(arrays.values), title);
       return;
@@ -333,12 +330,12 @@ export class FieldView extends PictureView {
   }
 
   /**
-   * Ask for values, and for a map, where they lie.
+   * Ask for values, for the bands of a composite, and for a map, where they lie.
    *
    * @param {Parameters} parameters
    * @param {AbortSignal} signal
    */
-  async ask(parameters, signal) {
+  async ask({ bands: _, ...parameters }, signal) {
     this.#mapProblem = "";
     const places = this.map.name ? this.#askGeometry(parameters, signal) : undefined;
     // Values that have no place are still shown by axes.
@@ -346,8 +343,11 @@ export class FieldView extends PictureView {
       this.#mapProblem = `. There is no map: ${problem instanceof Error ? problem.message : problem}`;
       return null;
     });
-    const [answer, geometry] = await Promise.all([super.ask(parameters, signal), placed]);
-    return { .../** @type {BinaryAnswer} */ (answer), geometry };
+    const wanted = [parameters, ...this.composite.requests(parameters)];
+    const asked = Promise.all(wanted.map((request) => super.ask(request, signal)));
+    const [answers, geometry] = await Promise.all([asked, placed]);
+    const [answer, ...bands] = /** @type {BinaryAnswer[]} */ (answers);
+    return { ...answer, geometry, ...(bands.length ? { bands } : {}) };
   }
 
   /**
@@ -372,19 +372,21 @@ export class FieldView extends PictureView {
    *
    * @param {DimensionScale} y
    * @param {DimensionScale} x
-   * @param {Painted} painted
+   * @param {(answer: FieldAnswer) => Painted} paint
    */
-  #drawField(y, x, painted) {
+  #drawField(y, x, paint) {
+    if (!this.answer) return;
     const isMap = this.#mapLayers().length > 0;
-    this.#painted = painted;
+    this.#paint = paint;
     if (isMap) {
       this.scales = { y, x };
-      this.drawFrame(this.map, (canvas) => this.map.paint(canvas, this.#valuesKey, painted.painter));
+      this.drawFrame(this.map, (canvas) => this.map.paint(canvas, this.#valuesKey, paint));
     } else {
+      const { cells, painter } = paint(this.answer);
       this.drawPicture(y, x, {
         yDown: this.#isYDown(y),
         equalAspect: isEqualAspect(y, x),
-        render: (canvas) => paintRaster(canvas, painted.cells, y, x, painted.painter),
+        render: (canvas) => paintRaster(canvas, cells, y, x, painter),
       });
     }
     const places = isMap ? this.places : new AxesPlaces(y, x);
@@ -394,8 +396,8 @@ export class FieldView extends PictureView {
 
   /** Draw a map that was moved: all but the picture is as before. */
   #drawMoved() {
-    if (!this.scales || !this.#painted || !this.#mapLayers().length) return;
-    this.#drawField(this.scales.y, this.scales.x, this.#painted);
+    if (!this.scales || !this.#paint || !this.#mapLayers().length) return;
+    this.#drawField(this.scales.y, this.scales.x, this.#paint);
     this.picture.pointAgain();
     this.#markPoint();
   }
@@ -531,7 +533,8 @@ export class FieldView extends PictureView {
     const { header, arrays } = this.answer;
     const { y, x } = this.scales;
     const at = cell.row * x.count + cell.column;
-    const text = this.composite.wordsOf?.(at) ?? this.#formatValue(arrays.values[at]);
+    const bands = wordsOfBands(this.answer, at);
+    const text = bands ?? this.#formatValue(arrays.values[at]);
     const place = [this.map.name ? this.map.labelOfCell(cell) : "", this.#labelOfCell(y, x, cell)].filter(Boolean).join(", ");
     const note = { all: "", mean: "mean of the cell", nearest: "nearest", overview: "overview" }[
       header.sampling.method
@@ -540,7 +543,7 @@ export class FieldView extends PictureView {
     const point = [y.indexOfCell(cell.row), x.indexOfCell(cell.column)];
     this.#showReadout(text, place, note, point);
     if (isSpoken) this.spoken.textContent = `${text} at ${place}`;
-    if (this.plane.over.length === 0 && !this.composite.wordsOf) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
+    if (this.plane.over.length === 0 && !bands) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
   }
 
   /**
@@ -674,7 +677,6 @@ export class FieldView extends PictureView {
     this.map.close();
     this.overlay.close();
     this.sampledRange.close();
-    this.composite.close();
     this.regions.close();
     this.#latestPoint.stop();
   }
@@ -688,6 +690,16 @@ export class FieldView extends PictureView {
  */
 function mapKind({ map }, { y, x }) {
   return map && map.y === y && map.x === x ? map.kind : null;
+}
+
+/**
+ * Return what a colour bar has room for: a formula, unless it is a long one, or the name.
+ *
+ * @param {Variable} variable
+ */
+function shortName({ name, path }) {
+  const text = path.replace(/^=/, "").trim();
+  return path.startsWith("=") && text.length <= 40 ? text : name;
 }
 
 /**

@@ -28,12 +28,12 @@ export function formatNumber(value, digits = 6) {
  *
  * @param {number} low
  * @param {number} high
- * @param {number} largest from here on as powers of ten
+ * @param {number} largest beyond it as powers of ten
  * @returns {(value: number) => string}
  */
-export function tickFormat(low, high, largest = 1e5) {
+export function tickFormat(low, high, largest = 1e6) {
   const size = Math.max(Math.abs(low), Math.abs(high));
-  if (size !== 0 && (size < 1e-3 || size >= largest)) return (value) => format("~e")(value).replace("e+", "e");
+  if (size !== 0 && (size < 1e-3 || size > largest)) return (value) => (value === 0 ? "0" : format("~e")(value).replace("e+", "e"));
   const step = Math.abs(high - low) / 8;
   const decimals = step > 0 ? Math.min(8, Math.max(0, Math.ceil(-Math.log10(step)))) : 3;
   return (value) => format(`.${decimals}~f`)(value);

@@ -1,6 +1,7 @@
 // Histogram of the values of a picture. Drawing a range over it sets the range of the colours.
 
 import { axisBottom, scaleLinear, select } from "./vendor/plotting.js";
+import { drawableRange } from "./colour.js";
 import { element, svgElement } from "./element.js";
 import { formatCount, formatNumber, joinUnits, tickFormat } from "./format.js";
 
@@ -95,7 +96,7 @@ export class Histogram {
     // A few outliers must not squeeze all others into one bin: at most five times the width of the bulk.
     const bulk = (highest - lowest || Math.abs(highest) * 0.1 || 1) * 2;
     let [begin, end] = [Math.max(min, lowest - bulk), Math.min(max, highest + bulk)];
-    if (begin === end) [begin, end] = [begin - 0.5, end + 0.5];
+    [begin, end] = begin === end ? [begin - 0.5, end + 0.5] : drawableRange(begin, end);
     const { counts, outside, finite, mean } = countValues(values, begin, end);
     const x = scaleLinear()
       .domain([begin, end])

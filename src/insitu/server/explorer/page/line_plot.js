@@ -42,7 +42,7 @@ export class LinePlot {
     this.text = element("p", { class: "muted small-text", "aria-live": "polite" });
     this.element = element(
       "section",
-      { class: "card wide", "aria-label": "Line plot" },
+      { class: "card line", "aria-label": "Line plot" },
       element("div", { class: "card-head" }, this.title, this.chips),
       this.body,
       this.text,

@@ -32,7 +32,7 @@ export class MapControls {
     this.mask = choice("Hide land or ocean", [["", "nothing"], ["land", "land"], ["ocean", "ocean"]], "", (mask) => changeState({ mask })); // prettier-ignore
     this.lines = labelled("Lines", ...this.boxes.map(({ label }) => label));
     this.hidden = labelled("Hide", this.mask);
-    this.elements = [labelled("Projection", this.projection), this.lines, this.hidden];
+    this.chosen = labelled("Projection", this.projection);
   }
 
   #chooseLines() {
@@ -48,7 +48,7 @@ export class MapControls {
    * @param {boolean} canMap whether the variable lies on the earth
    */
   showState(state, name, canMap) {
-    for (const part of this.elements) part.hidden = !canMap;
+    this.chosen.hidden = !canMap;
     this.projection.value = name ?? "none";
     this.lines.hidden = this.hidden.hidden = name === null;
     const lines = state.lines?.split(",") ?? USUAL_LINES;

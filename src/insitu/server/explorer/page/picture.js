@@ -236,6 +236,8 @@ export class Picture {
     this.#listen();
   }
 
+  #axesKey = "";
+
   /** Width and height of the field in pixels; 0 before it is drawn. */
   size = { width: 0, height: 0 };
 
@@ -267,19 +269,20 @@ export class Picture {
       height: Math.max(1, Math.round(height * density)),
     });
     render(this.canvas);
-    const root = select(this.axes)
-      .attr("viewBox", `0 0 ${outerWidth} ${outerHeight}`)
-      .attr("width", outerWidth)
-      .attr("height", outerHeight);
-    root.selectAll("*").remove();
-    root
+    const drawn = svgElement("svg", { viewBox: `0 0 ${outerWidth} ${outerHeight}`, width: outerWidth, height: outerHeight });
+    select(drawn)
       .append("rect")
       .attr("class", "frame")
       .attr("x", left - 0.5)
       .attr("y", MARGIN.top - 0.5)
       .attr("width", width + 1)
       .attr("height", height + 1);
-    frame.drawAround(this.axes);
+    frame.drawAround(drawn);
+    // Pictures of an animation have the same axes: the browser need not lay them out anew.
+    if (drawn.outerHTML === this.#axesKey) return;
+    this.#axesKey = drawn.outerHTML;
+    for (const name of ["viewBox", "width", "height"]) this.axes.setAttribute(name, drawn.getAttribute(name) ?? "");
+    this.axes.replaceChildren(...drawn.childNodes);
   }
 
   /**

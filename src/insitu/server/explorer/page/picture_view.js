@@ -106,11 +106,12 @@ export class PictureView {
    *
    * @param {Child[]} controls of the tool bar
    * @param {Child[]} cards below the picture
+   * @param {Child} [more] controls that are rarely used
    */
-  assemble(controls, cards) {
+  assemble(controls, cards, more) {
     const toolbar = { class: "toolbar", role: "group", "aria-label": "What is shown, and how" };
     this.element.append(
-      element("div", toolbar, ...controls, this.wholeButton),
+      element("div", toolbar, ...controls, this.wholeButton, more),
       this.sliders.element,
       this.loading.element,
       this.problem,

@@ -74,10 +74,10 @@ export class Regions {
     );
     this.chips = element("div", { class: "chips", role: "group", "aria-label": "Dimension of the lines of regions" });
     this.body = element("div", { class: "plot" });
-    this.table = element("div", {});
+    this.table = element("div", { class: "table-frame" });
     this.element = element(
       "section",
-      { class: "card wide regions", "aria-label": "Regions", hidden: true },
+      { class: "card regions", "aria-label": "Regions", hidden: true },
       element(
         "div",
         { class: "card-head" },

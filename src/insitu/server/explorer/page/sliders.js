@@ -256,7 +256,7 @@ export class Sliders {
     const line = element(
       "div",
       { class: "slider", "data-dim": dim },
-      element("span", { class: "name" }, dim),
+      element("span", { class: "name", title: dim }, dim),
       back,
       play,
       forward,

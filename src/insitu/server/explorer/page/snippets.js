@@ -90,11 +90,12 @@ export function pythonSnippet(archive, plane) {
   const opened = many
     ? inside ? `open_mfdatatree(${what})[${python(inside)}].to_dataset()` : `open_mfdataset(${what})`
     : `open_dataset(${what}${group})`;
+  const view = archive.python ?? "";
   const formula = plane.variable.python;
   if (formula === undefined)
-    return `import insitu\n\nds = insitu.${opened}\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
+    return `import insitu\n\nds = insitu.${opened}${view}\nfield = ds[${python(plane.variable.name)}]${steps(plane)}\n`;
   const tree = `tree = insitu.${many ? "open_mfdatatree" : "open_datatree"}(${what})\n`;
-  return `${imports(formula)}import insitu\n\nds = insitu.${opened}\n${formula.includes("tree[") ? tree : ""}field = (${formula})${steps(plane)}\n`;
+  return `${imports(formula)}import insitu\n\nds = insitu.${opened}${view}\n${formula.includes("tree[") ? tree : ""}field = (${formula})${steps(plane)}\n`;
 }
 
 /**
@@ -105,7 +106,7 @@ export function pythonSnippet(archive, plane) {
  */
 export function zarrSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
-  if (urls.length > 1 || (isPattern(urls[0]) && urls[0].endsWith("/"))) return null;
+  if (archive.python || urls.length > 1 || (isPattern(urls[0]) && urls[0].endsWith("/"))) return null;
   const path = urls[0].replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
   const store = new URL(`../../zarr/${path}!/`, import.meta.url).href;
   const formula = plane.variable.python;
@@ -124,7 +125,7 @@ export function zarrSnippet(archive, plane) {
  */
 export function commandSnippet(archive, plane) {
   const urls = archive.urls ?? [archive.url];
-  if (urls.length > 1 || plane.variable.python !== undefined || plane.composite) return null;
+  if (archive.python || urls.length > 1 || plane.variable.python !== undefined || plane.composite) return null;
   const { variable, statistic, over } = plane;
   const cut = selectors(plane)
     .map((selector) => {

@@ -17,13 +17,20 @@ export function isDark() {
   return theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
+/** @type {Map<string, string>} */
+const colours = new Map();
+
 /**
  * Return the value of a colour of the style sheet.
  *
  * @param {string} name
  */
 export function themeColour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // Asking the browser makes it compute all styles anew, for each picture of an animation.
+  const key = `${name} ${isDark()}`;
+  const known = colours.get(key) ?? getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  colours.set(key, known);
+  return known;
 }
 
 /**

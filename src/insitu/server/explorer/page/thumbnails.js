@@ -163,12 +163,12 @@ function copyOf(picture) {
  * @param {AbortSignal} signal
  */
 async function drawThumbnail({ url, format, variable }, signal) {
-  const parameters = { ...fieldParameters(url, planeOf(variable, { projection: "none" })), ...SIZE, most_bytes: MOST_BYTES };
+  const parameters = { ...fieldParameters(url, planeOf(variable, {})), ...SIZE, most_bytes: MOST_BYTES };
   const answer = await askArrays("field", parameters, signal);
   const header = /** @type {FieldHeader} */ (/** @type {unknown} */ (answer.header));
   const { values, y, x } = answer.arrays;
   const [height, width] = header.shape;
-  if (header.range.min === null) return null; // all missing
+  if (header.range.min === null || header.y === null) return null; // all missing, or cells that do not lie in rows
   const flags = flagsOf(variable);
   const paint = (flags ? new FlagColours(flags) : new ValueColours({}, header.range, variable)).painter();
   const picture = element("canvas", { width, height });

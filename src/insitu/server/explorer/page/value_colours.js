@@ -1,6 +1,6 @@
 // Colours of the values of a picture: map, range, steps, linear or logarithmic, beyond the range, missing.
 
-import { automaticRange, cssColour, lookupTable, MAPS, pixelOf, roundRange, suitableMap } from "./colour.js";
+import { automaticRange, cssColour, drawableRange, lookupTable, MAPS, pixelOf, roundRange, suitableMap } from "./colour.js";
 import { colourScale } from "./colour_bar.js";
 
 /** @import { State } from "./address.js" */
@@ -24,8 +24,9 @@ export class ValueColours {
     let [low, high] = automaticRange(this.map, range, state.limits === "extremes");
     if (this.steps && !state.log) [low, high] = roundRange(low, high, this.steps);
     const limits = [state.low ?? low, state.high ?? high];
-    this.low = Math.min(...limits);
-    this.high = Math.max(...limits);
+    const [least, most] = drawableRange(Math.min(...limits), Math.max(...limits));
+    this.low = least;
+    this.high = most;
     this.isLog = Boolean(state.log) && this.low > 0;
     this.scale = colourScale(this.low, this.high, this.isLog);
     /** Colours beyond the range, those of its ends if none are chosen; null for missing: hatched. */
