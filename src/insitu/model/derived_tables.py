@@ -197,8 +197,18 @@ class InterleavedSources(SourceSequence):
         return self.pools[part][local]
 
     def __iter__(self) -> Iterator[Source]:
-        for pool in {id(pool): pool for pool in self.pools}.values():  # not by number: shorter pools leave some free
+        # Not by number: shorter pools leave some free.
+        for pool in {id(pool): pool for pool in iter_pools(self)}.values():
             yield from pool
+
+
+def iter_pools(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
+    """Yield the lists that sources consist of: most tables of an archive share theirs."""
+    if isinstance(sources, InterleavedSources):
+        for pool in sources.pools:
+            yield from iter_pools(pool)
+    else:
+        yield sources
 
 
 def _look_up(table: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from insitu.model.cell_counts import CellCounts, count_table
 from insitu.model.chunks import ChunkTable, Columns
-from insitu.model.derived_tables import ExpandedTable, InterleavedSources, JoinedTable, SelectedTable
+from insitu.model.derived_tables import ExpandedTable, JoinedTable, SelectedTable, iter_pools
 from insitu.model.format_details import ArrayDetails, GroupDetails
 from insitu.model.source import Source
 from insitu.model.sparse_chunks import SparseTable
@@ -90,7 +90,7 @@ def _is_at_hand(table: ChunkTable, *, paged: bool) -> bool:
 
 def files_text(array: VirtualArray) -> str:
     """Return the number of files of an array as text, or of objects where each chunk is one."""
-    pools = list({id(pool): pool for tile in array.tiles for pool in _pools(tile.chunks.sources)}.values())
+    pools = list({id(pool): pool for tile in array.tiles for pool in iter_pools(tile.chunks.sources)}.values())
     if all(isinstance(pool, tuple) for pool in pools):
         return count_text(len({source for pool in pools for source in pool}), "file")
     shared = [pool for pool in pools if getattr(pool, "is_shared", False)]
@@ -100,14 +100,6 @@ def files_text(array: VirtualArray) -> str:
         used = {source for tile in array.tiles for source in used_sources(tile.chunks)}
         return count_text(len(used), "file")
     return f"some of {count_text(sum(map(len, pools)), 'file')}"
-
-
-def _pools(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
-    if isinstance(sources, InterleavedSources):
-        for pool in sources.pools:
-            yield from _pools(pool)
-    else:
-        yield sources
 
 
 def used_sources(table: ChunkTable) -> Iterator[Source]:

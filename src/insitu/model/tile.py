@@ -15,6 +15,7 @@ import numpy as np
 from insitu.errors import ModelError
 from insitu.model.axis import Axis, Indices
 from insitu.model.chunks import INLINE, ChunkTable, Columns
+from insitu.model.derived_tables import iter_pools
 from insitu.model.encoding import Encoding
 from insitu.model.packing import IDENTITY, Packings
 from insitu.model.selection import Stride
@@ -176,5 +177,5 @@ def _split_cell(extent: int, skip: int, step: int, piece: int) -> list[tuple[int
 
 def distinct_sources(tiles: Iterable[Tile]) -> tuple[Source, ...]:
     """Return the archive objects that hold the chunks of tiles, each once."""
-    pools = {id(pool): pool for tile in tiles for pool in (tile.chunks.sources,)}  # which most tables share
+    pools = {id(pool): pool for tile in tiles for pool in iter_pools(tile.chunks.sources)}
     return tuple(dict.fromkeys(source for pool in pools.values() for source in pool))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.model import Source, VirtualArray
+from insitu.model.derived_tables import iter_pools
 from insitu.references.urls import absolute_url
 
 __all__ = ["SourceNumbers", "iter_blocks", "iter_sources", "iter_step_places", "join_step_places", "used_urls"]
@@ -25,10 +26,10 @@ def iter_sources(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
     seen: dict[int, Sequence[Source]] = {}  # held, so that no other pool gets the same id
     for array in arrays:
         for tile in array.tiles:
-            sources = tile.chunks.sources
-            if id(sources) not in seen:
-                seen[id(sources)] = sources
-                yield from sources
+            for sources in iter_pools(tile.chunks.sources):
+                if id(sources) not in seen:
+                    seen[id(sources)] = sources
+                    yield from sources
 
 
 def used_urls(array: VirtualArray) -> Iterator[str]:
