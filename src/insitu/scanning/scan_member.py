@@ -39,6 +39,8 @@ from insitu.scanning.saved_members import member_from_tree
 from insitu.scanning.scan_url import apply_verify, can_be_collection, is_saved_tree, scan_source, scan_stored
 from insitu.scanning.vendor_conventions import Rescan, apply_vendor_conventions
 from insitu.sources import ByteSource, redact_url
+from insitu.sources.address import is_remote
+from insitu.sources.remembering_source import RememberingSource
 
 __all__ = ["Failure", "Job", "make_loader", "scan_groups", "scan_member", "scan_tree"]
 
@@ -157,7 +159,7 @@ def scan_member(
     if is_collection:
         group = apply_vendor_conventions(_scan_collection(url, job), job.scan.group, _make_rescan(url, job))
         return _decode_group(group, job, load, memory=memory, url=_location_name(url), only=job.scan.variables)
-    with open_location(url, job.scan.storage_options) as source:
+    with _open(url, job) as source:
         group = apply_vendor_conventions(_scan_wanted(source, job), job.scan.group, _make_rescan(source, job))
         return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.scan.variables)
 
@@ -198,12 +200,20 @@ def scan_tree(
             own = None if memory is None else memory.of_group(path)
             yield path, _decode_group(node, job, load, url=_location_name(url), memory=own)
         return
-    with open_location(url, job.scan.storage_options) as source:
+    with _open(url, job) as source:
         scanned = scan_source(source, replace(job.scan, variables=None))
         tree = apply_vendor_conventions(scanned, job.scan.group, _make_rescan(source, job))
         for path, node in tree.walk():
             own = memory_of_thread(node.arrays) if remember else None if memory is None else memory.of_group(path)
             yield path, _decode_group(node, job, load, source=source, url=source.url, memory=own)
+
+
+def _open(url: Any, job: Job) -> ByteSource:
+    """Open a file for its scan and for the values that are needed with it: no byte is requested twice."""
+    source = open_location(url, job.scan.storage_options)
+    # What a cache on disk is asked for decides what it has the next time.
+    remembers = is_remote(source.url) and not getattr(source, "keeps_ranges", False)
+    return RememberingSource(source) if remembers else source
 
 
 def _is_saved(url: Any, job: Job) -> bool:
