@@ -130,8 +130,8 @@ def test_append_and_two_writers(options: dict[str, Any], monkeypatch: pytest.Mon
     append(part(options, 1), target, "time", storage_options=options)
     original = store_writer._StoreWriter._document
 
-    def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
-        document = original(self, group)
+    def slow(self: Any, *given: VirtualGroup) -> dict[str, Any]:
+        document = original(self, *given)
         monkeypatch.setattr(store_writer._StoreWriter, "_document", original)
         append(part(options, 2), target, "time", storage_options=options)  # the other writer is faster
         return document
@@ -152,8 +152,8 @@ def test_two_writers_of_a_new_store(options: dict[str, Any], monkeypatch: pytest
     target = "s3://private/new.insitu"
     original = store_writer._StoreWriter._document
 
-    def slow(self: Any, group: VirtualGroup) -> dict[str, Any]:
-        document = original(self, group)
+    def slow(self: Any, *given: VirtualGroup) -> dict[str, Any]:
+        document = original(self, *given)
         monkeypatch.setattr(store_writer._StoreWriter, "_document", original)
         save(part(options, 1), target, storage_options=options)
         return document
