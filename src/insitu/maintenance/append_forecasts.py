@@ -83,7 +83,7 @@ def add_forecasts(
     else:
         joined = boxes.join(owners, recipe, load)
         recipe = replace(recipe, files=listed)
-        if boxes.has_conflicts():  # of files of which no_cell is left only the recipe knows
+        if boxes.has_conflicts():  # of files of which nothing is left only the recipe knows
             shadowed = find_shadowed_sources(boxes.members, joined)
             recipe = replace(recipe, shadowed={**recipe.shadowed, **shadowed})
         whole = axes.finish(joined)
