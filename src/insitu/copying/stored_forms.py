@@ -164,7 +164,9 @@ class _FormMaker:
             there = get_unpacker(meant.tiles[0].packings[0], stored.dtype).scaled
             here = self._scaled_types() - {there}
             if here:
-                return f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
+                return (
+                    f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
+                )
         fill = stored.attributes.get("_FillValue")
         if (
             not self.typed_attributes
