@@ -147,10 +147,11 @@ def parse_region_of_map(
     if found.kind == "axes":  # of a large field few rows and columns come near
         lon, _ = read_places(archive, field, found, slice(0, 1), around.columns, context)
         _, lat = read_places(archive, field, found, around.rows, slice(0, 1), context)
-        inside = _range_between(lat[:, 0], polygon[:, 1]), _range_between(_near(lon[0], middle), polygon[:, 0])
-        if inside[0] is None or inside[1] is None:
+        near_rows = _range_between(lat[:, 0], polygon[:, 1])
+        near_columns = _range_between(_near(lon[0], middle), polygon[:, 0])
+        if near_rows is None or near_columns is None:
             raise _no_centre()
-        around = Region(*inside)
+        around = Region(near_rows, near_columns)
     _check_size(around)
     mask = np.zeros(around.shape, bool)
     for part in row_slabs(around.rows, around.shape[1]):
