@@ -270,7 +270,8 @@ def _order_by_labels(
         every[dim] = labels
         if all(index is labels[0] or has_equal_values(labels[0], index) for index in labels[1:]):
             continue
-        columns.append(_rank_beginnings(labels, dim, files, numbers))
+        if not options.places_labels:
+            columns.append(_rank_beginnings(labels, dim, files, numbers))
         dims.append(dim)
     if every and options.places_labels:
         return arrange_in_boxes(files.urls, numbers, every, options, dims, rank_files(files, numbers, options.overlap))
