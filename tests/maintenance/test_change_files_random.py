@@ -109,6 +109,11 @@ def of_a_model(draw: Draw, number: int) -> xr.Dataset:
     return series(draw, 0, 2, source_id=f"model{number % 7}").drop_vars("mask")
 
 
+def of_few_models(draw: Draw, number: int) -> xr.Dataset:
+    part = series(draw, 0, 2, source_id=f"model{number % 3}", date_created=f"2020-01-{draw.randrange(1, 28):02}")
+    return part.drop_vars("mask")
+
+
 def of_models_and_days(draw: Draw, number: int) -> xr.Dataset:
     return series(draw, 2 * (number // 2), 2, source_id=f"model{number % 2}").drop_vars("mask")
 
@@ -159,6 +164,9 @@ KINDS: dict[str, Kind] = {
     "attributes that conflict": Kind(by_days, {**STATIC, "combine_attrs": "drop_conflicts"}),
     "names": Kind(of_a_model, {"concat_dim": {"model": r"f(\d+)"}}, "model"),
     "attributes": Kind(of_a_model, {"concat_dim": {"model": "attr:source_id"}}, "model"),
+    "attributes, newest": Kind(
+        of_few_models, {"concat_dim": {"model": "attr:source_id"}, "overlap": "newest"}, "model"
+    ),
     "attributes and days": Kind(of_models_and_days, {"concat_dim": {"model": "attr:source_id"}}, "time"),
     "nested": Kind(
         by_days,

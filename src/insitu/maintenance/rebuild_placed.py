@@ -121,7 +121,7 @@ def rebuild_placed(
     """
     rows = _Rows.of(saved, recipe, files, found)
     options, rules = recipe.options.combine, recipe.rules(load)
-    as_listed = options.combine == "nested" and options.expect is None
+    as_listed = options.combine == "nested" and options.expect is None and not options.is_grid
     boxes = [rows.arrange(names, recipe, as_listed) for names in dict.fromkeys(rows.names)]
     unscanned = {row for row, number in enumerate(rows.scanned) if number < 0}
     needed = {row for each in boxes for row in rows.find_uncovered(each, saved, recipe)}
