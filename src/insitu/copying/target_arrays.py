@@ -112,6 +112,12 @@ class TargetArray:
         return math.prod(self.shape) * self.itemsize
 
     @property
+    def padded_bytes(self) -> int:
+        """Bytes of all chunks, with what fills up those at the end of the array."""
+        sizes = zip(self.shape, self.chunks, strict=True)
+        return math.prod(-(-length // size) * size for length, size in sizes) * self.itemsize
+
+    @property
     def itemsize(self) -> int:
         """Bytes of a value, about 16 of a text."""
         return 16 if self.form.dtype.hasobject else self.form.dtype.itemsize
