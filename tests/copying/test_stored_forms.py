@@ -1,6 +1,7 @@
 """Are encodings and attributes of a copy those of the source, where stored values are encoded again?
 
-Modules: copying/stored_forms.py, copying/repacking.py, scanning/stored_view.py, references/icechunk/repository_writer.py
+Modules: copying/stored_forms.py, copying/repacking.py, scanning/stored_view.py,
+references/icechunk/repository_writer.py
 """
 
 from __future__ import annotations
@@ -81,6 +82,27 @@ def test_part_of_files_that_scale_in_several_types(tmp_path: Path, target: str) 
         want = both[["short"]].isel(time=slice(0, 2)).load()
     assert want.short.dtype == np.float64
     xr.testing.assert_identical(shown(tmp_path / target), want)
+
+
+@pytest.mark.parametrize("target", ["t.zarr", "t.nc"])
+def test_types_of_parts(tmp_path: Path, target: str) -> None:
+    """What a part has no stored values of, or only those of one file, keeps the type of the whole."""
+    for number, dtype in enumerate(("i2", "i4")):
+        with netCDF4.Dataset(tmp_path / f"{number}.nc", "w") as file:
+            file.createDimension("time", 2)
+            for name in ("masked", "packed"):
+                file.createVariable(name, dtype, ("time",), chunksizes=(1,), fill_value=-1)
+            file["packed"].scale_factor = 0.5
+            file.createVariable("time", "f8", ("time",)).units = "hours since 2000-01-01"
+            file["masked"][...], file["packed"][...], file["time"][...] = [1, 2], [1, 2], [2 * number, 2 * number + 1]
+    files = [str(tmp_path / f"{number}.nc") for number in range(2)]
+    with xr.open_mfdataset(files) as both:
+        want = both.load()
+    for time in (slice(0, 2), slice(0, 0)):
+        insitu.open_mfdataset(files).isel(time=time).insitu.copy(tmp_path / target, overwrite=True)
+        found = shown(tmp_path / target)
+        xr.testing.assert_identical(found, want.isel(time=time))
+        assert found.masked.dtype == found.packed.dtype == np.float64
 
 
 def test_units_of_times_as_they_were_given(tmp_path: Path) -> None:

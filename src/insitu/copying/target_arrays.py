@@ -336,6 +336,8 @@ def _find_unchanged(
     found = find_stored_chunks(array, zarr_format, portable=zarr_format == 3 and not any_reader)
     if found is None or found.array.chunks != tuple(chunks) or found.array.absent:
         return None
+    if found.array.encoding.dtype.newbyteorder("=") != array.dtype.newbyteorder("="):  # of a part without chunks
+        return None
     if codecs is not None and found.array.encoding.codecs != codecs:
         return None
     if any(source.optional for source in found.array.tile.chunks.sources[:1]):
