@@ -16,9 +16,9 @@ from insitu.copying.choose_codecs import choose_codecs
 from insitu.copying.copy_options import CopyOptions
 from insitu.copying.encode import ObjectEncoder
 from insitu.copying.stored_forms import StoredForm
-from insitu.copying.sweeps import Box, Passes, SourceGrid, plan_passes
+from insitu.copying.sweeps import Passes, SourceGrid, plan_passes
 from insitu.errors import SelectionSizeError, UnsupportedError
-from insitu.expressions.boxes import is_uncompressed
+from insitu.expressions.boxes import Box, is_uncompressed
 from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_itemsize
 from insitu.expressions.evaluate import read_all
 from insitu.expressions.moves import select_box

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from insitu.errors import UnsupportedError
 from insitu.reducing.block_facts import Array, ValueBlock, reduced_shape
 from insitu.reducing.partial_fields import Partial, PartialField
-from insitu.reducing.statistics import FIELDS, STATISTICS, position_fields
+from insitu.reducing.statistic import FIELDS, position_fields
+from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["Reduction", "ReductionRules"]
 

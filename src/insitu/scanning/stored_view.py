@@ -223,7 +223,7 @@ def _take_other_marks(encoding: dict[str, Any]) -> dict[str, Any]:
 
     xarray reads such variables, but does not write them. What is missing is encoded as the mark that is left.
     """
-    given = encoding.get("missing_value")
+    given: Any = encoding.get("missing_value")
     marks = np.ravel(given).tolist() if given is not None else []
     fill = np.ravel(encoding.get("_FillValue", marks[:1])).tolist()
     if all(mark in fill or (mark != mark and fill[0] != fill[0]) for mark in marks) and len(marks) <= 1:
