@@ -171,6 +171,13 @@ def run_command(
         return subprocess.CompletedProcess(["insitu", *map(str, words)], code, out.read(), err.read())
 
 
+def run_insitu(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run `insitu` with arguments; it must end with this code."""
+    done = run_command(arguments)
+    assert done.returncode == code, done.stderr
+    return done
+
+
 def write_program(path: Path) -> None:
     """Write a program that runs its words like `start_command`: `insitu` for shells. It imports what sockets need."""
     path.write_text(

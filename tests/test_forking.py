@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning"),
 ]
-PATIENCE = 60
+LONGEST = 60
 """Seconds that a child gets before it counts as hung. A child that is all right takes milliseconds.
 """
 
@@ -49,7 +49,7 @@ def in_child(work: Callable[[], object]) -> None:
     """Do something in a forked child; fails if the child raises or hangs."""
     child = os.fork()
     if not child:
-        signal.alarm(PATIENCE)
+        signal.alarm(LONGEST)
         try:
             work()
         except BaseException as problem:
@@ -71,11 +71,11 @@ class Held:
     def _hold(self) -> None:
         with self.lock:
             self.taken.set()
-            self.free.wait(PATIENCE)
+            self.free.wait(LONGEST)
 
     def __enter__(self) -> None:
         self.thread.start()
-        assert self.taken.wait(PATIENCE)
+        assert self.taken.wait(LONGEST)
 
     def __exit__(self, *_: object) -> None:
         self.free.set()
@@ -133,7 +133,7 @@ LOCKS: dict[str, Callable[[Path], tuple[Any, Callable[[], object]]]] = {
     ),
     "reading.pool._lock": lambda path: (
         reading_pool._lock,
-        lambda: reading_pool.get_worker_pool().submit(int).result(PATIENCE),
+        lambda: reading_pool.get_worker_pool().submit(int).result(LONGEST),
     ),
     "sources.threads._pool": lambda path: (
         fetching._pool._lock,
@@ -159,13 +159,13 @@ def test_a_lock_that_another_thread_holds(name: str, tmp_path: Path) -> None:
 
 def test_a_pool_whose_threads_are_busy() -> None:
     go = threading.Event()
-    busy = [reading_pool.get_worker_pool().submit(go.wait, PATIENCE) for _ in range(40)]
+    busy = [reading_pool.get_worker_pool().submit(go.wait, LONGEST) for _ in range(40)]
     try:
-        in_child(lambda: reading_pool.get_worker_pool().submit(int).result(PATIENCE))
+        in_child(lambda: reading_pool.get_worker_pool().submit(int).result(LONGEST))
     finally:
         go.set()
     for future in busy:
-        future.result(PATIENCE)
+        future.result(LONGEST)
 
 
 def test_a_chunk_that_another_thread_decodes() -> None:
@@ -174,12 +174,12 @@ def test_a_chunk_that_another_thread_decodes() -> None:
 
     def slow() -> Any:
         begun.set()
-        go.wait(PATIENCE)
+        go.wait(LONGEST)
         return np.zeros(2)
 
     thread = threading.Thread(target=cache.get, args=("key", slow))
     thread.start()
-    assert begun.wait(PATIENCE)
+    assert begun.wait(LONGEST)
 
     def work() -> None:
         assert cache.get("key", lambda: np.ones(3)).tolist() == [1, 1, 1]
@@ -214,13 +214,13 @@ def test_a_property_that_another_thread_computes() -> None:
         def size(self) -> int:
             if self.is_slow:
                 begun.set()
-                go.wait(PATIENCE)
+                go.wait(LONGEST)
             return 3
 
     slow = Plan(True)
     thread = threading.Thread(target=lambda: slow.size)
     thread.start()
-    assert begun.wait(PATIENCE)
+    assert begun.wait(LONGEST)
 
     def work() -> None:
         assert Plan(False).size == 3
@@ -274,7 +274,7 @@ def slow_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     )
     monkeypatch.syspath_prepend(tmp_path)
     signals = ModuleType("slow_codec_signals")
-    signals.begun, signals.go, signals.longest = threading.Event(), threading.Event(), PATIENCE  # type: ignore[attr-defined]
+    signals.begun, signals.go, signals.longest = threading.Event(), threading.Event(), LONGEST  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "slow_codec_signals", signals)
     monkeypatch.delitem(sys.modules, "slow_codec_library", raising=False)
     return signals
@@ -292,7 +292,7 @@ def test_a_library_that_imports_its_parts_under_a_lock(
     monkeypatch.delitem(sys.modules, "slow_lazy_library", raising=False)
     thread = threading.Thread(target=libraries.find_function, args=("slow_lazy_library", "decode"))
     thread.start()
-    assert slow_library.begun.wait(PATIENCE)
+    assert slow_library.begun.wait(LONGEST)
     threading.Timer(0.2, slow_library.go.set).start()
     in_child(lambda: libraries.find_function("slow_lazy_library", "decode"))
     thread.join()
@@ -301,7 +301,7 @@ def test_a_library_that_imports_its_parts_under_a_lock(
 def test_a_codec_that_another_thread_imports(slow_library: Any) -> None:
     thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
-    assert slow_library.begun.wait(PATIENCE)
+    assert slow_library.begun.wait(LONGEST)
     threading.Timer(0.2, slow_library.go.set).start()  # the fork waits for it
 
     def work() -> None:
@@ -315,7 +315,7 @@ def test_a_fork_does_not_wait_for_ever(slow_library: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(forking, "_IMPORT_SECONDS", 0.1)
     thread = threading.Thread(target=libraries.find_function, args=("slow_codec_library", "decode"))
     thread.start()
-    assert slow_library.begun.wait(PATIENCE)
+    assert slow_library.begun.wait(LONGEST)
     in_child(lambda: libraries.find_function("zlib", "decompress"))  # others can be imported in the child
     slow_library.go.set()
     thread.join()

@@ -6,22 +6,15 @@ Modules: cli/read.py, cli/verb_group.py
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from forked_commands import run_command
+from forked_commands import run_insitu
 from insitu.cli.read import parse_slices
 from insitu.errors import SelectionError
-
-
-def insitu(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = run_command(arguments)
-    assert done.returncode == code, done.stderr
-    return done
 
 
 @pytest.fixture
@@ -35,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_info(file: Path) -> None:
-    text = insitu("info", file, "--map", "--attributes").stdout
+    text = run_insitu("info", file, "--map", "--attributes").stdout
     assert "values" in text
     assert "zlib" in text
     assert "one:units = 'm'" in text
@@ -57,17 +50,17 @@ def test_info_says_what_cannot_be_had(tmp_path: Path) -> None:
         plist.set_chunk((3,))
         plist.set_filter(32017, h5py.h5z.FLAG_OPTIONAL, ())
         h5py.h5d.create(made.id, b"filtered", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((3,)), dcpl=plist)
-    report = json.loads(insitu("info", path, "--json").stdout)
+    report = json.loads(run_insitu("info", path, "--json").stdout)
     assert "integers of" in report["problems"]["wide"]
     notes = dict(report["notes"])
     assert "'odd' is not read" in notes["good"]
     assert "gone.h5" in notes["virtual"]
     assert "SZ" in notes["filtered"]
-    assert "is not read" in insitu("info", path).stdout.replace("\n", " ")
+    assert "is not read" in run_insitu("info", path).stdout.replace("\n", " ")
 
 
 def test_info_for_programs(file: Path) -> None:
-    tree = json.loads(insitu("info", file, "--json").stdout)
+    tree = json.loads(run_insitu("info", file, "--json").stdout)
     values = tree["groups"]["g"]["variables"]["values"]
     assert values["shape"] == [6, 10]
     assert values["chunks"]["stored"] == 4
@@ -75,16 +68,16 @@ def test_info_for_programs(file: Path) -> None:
 
 
 def test_scan(file: Path) -> None:
-    text = insitu("scan", file).stdout
+    text = run_insitu("scan", file).stdout
     assert "5" in text.splitlines()[-1]  # four chunks and a scalar
 
 
 def test_read(file: Path, tmp_path: Path) -> None:
-    done = insitu("read", file, "g/values[1, ::3]", "-v")
+    done = run_insitu("read", file, "g/values[1, ::3]", "-v")
     assert done.stdout.strip() == "[10 13 16 19]"
     assert "2 chunks" in done.stderr
     target = tmp_path / "slab.npy"
-    insitu("read", file, "g/values", "..., [9, 0]", "-o", target)
+    run_insitu("read", file, "g/values", "..., [9, 0]", "-o", target)
     np.testing.assert_array_equal(np.load(target), np.arange(60).reshape(6, 10)[:, [9, 0]])
 
 
@@ -99,15 +92,15 @@ def test_read(file: Path, tmp_path: Path) -> None:
     ],
 )
 def test_errors_are_one_line(file: Path, arguments: list[str], message: str) -> None:
-    done = insitu(*[file if argument == "FILE" else argument for argument in arguments], code=1)
+    done = run_insitu(*[file if argument == "FILE" else argument for argument in arguments], code=1)
     assert message in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
 def test_wrong_usage() -> None:
-    insitu("reed", code=2)
-    insitu("read", code=2)
+    run_insitu("reed", code=2)
+    run_insitu("read", code=2)
 
 
 def test_slices_as_numpy_writes_them() -> None:

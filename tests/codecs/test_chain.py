@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from damaged_bytes import count_refused, flip_one
-from insitu.codecs import decode, decode_box, prepare, thread_buffers
+from insitu.codecs import decode, prepare, thread_buffers
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.model import Codec, Encoding
 
@@ -57,13 +57,8 @@ def test_small_and_empty_chunks(shape):
     assert decoded.shape == shape
     assert (decoded == array).all()
     given = np.zeros(shape, "<i4")
-    decode_box(
-        zlib.compress(array.tobytes()),
-        Encoding(array.dtype, (SHUFFLE, ZLIB)),
-        shape,
-        (slice(None),) * len(shape),
-        given,
-    )
+    decoder = prepare(Encoding(array.dtype, (SHUFFLE, ZLIB)), shape)
+    decoder.place(zlib.compress(array.tobytes()), (slice(None),) * len(shape), given)
     assert (given == array).all()
 
 
@@ -80,7 +75,7 @@ def test_orders(order, codecs, make):
     decode(data, encoding, (3, 4, 5), out=given)
     assert (given == array).all()
     part = np.zeros((2, 2, 3), "<i4")
-    decode_box(data, encoding, (3, 4, 5), (slice(1, 3), slice(0, 4, 2), slice(4, 1, -1)), part)
+    prepare(encoding, (3, 4, 5)).place(data, (slice(1, 3), slice(0, 4, 2), slice(4, 1, -1)), part)
     assert (part == array[1:3, 0:4:2, 4:1:-1]).all()
 
 
@@ -100,7 +95,7 @@ def test_filter_masks(mask, make):
     encoding = Encoding(np.dtype("<i4"), (SHUFFLE, ZLIB, Codec("fletcher32")))
     assert (decode(data, encoding, (6, 7), filter_mask=mask) == array).all()
     part = np.zeros((2, 3), "<i4")
-    decode_box(data, encoding, (6, 7), (slice(1, 3), slice(2, 5)), part, filter_mask=mask)
+    prepare(encoding, (6, 7), mask).place(data, (slice(1, 3), slice(2, 5)), part)
     assert (part == array[1:3, 2:5]).all()
 
 
@@ -144,7 +139,7 @@ def test_boxes_equal_slicing(data):
         out = np.zeros(expected.shape, values.dtype)
     else:
         out = np.zeros(expected.shape[::-1], values.dtype).T
-    decode_box(stored, Encoding(values.dtype, codecs), shape, box, out)
+    prepare(Encoding(values.dtype, codecs), shape).place(stored, box, out)
     assert out.tobytes() == expected.tobytes()
 
 
@@ -166,7 +161,7 @@ def test_a_box_of_another_shape_is_refused(codecs, box, make):
     for shape in ((4, 5), (1, 5), (3, 3)):
         if array[box].shape != shape:
             with pytest.raises(ValueError, match="does not go into"):
-                decode_box(data, Encoding(array.dtype, codecs), (4, 5), box, np.zeros(shape, "<i4"))
+                prepare(Encoding(array.dtype, codecs), (4, 5)).place(data, box, np.zeros(shape, "<i4"))
 
 
 def test_a_given_array_of_another_type_is_refused(make):

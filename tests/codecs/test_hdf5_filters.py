@@ -8,7 +8,7 @@ import hdf5plugin
 import numpy as np
 import pytest
 
-from insitu.codecs import decode, decode_box
+from insitu.codecs import decode, prepare
 
 PIPELINES = {
     "zlib": {"compression": "gzip"},
@@ -48,7 +48,7 @@ def compare(stored: object) -> None:
         assert given.tobytes() == chunk.tobytes()
         slab = np.zeros(tuple(n + 3 for n in expected.shape), stored.values.dtype)
         target = slab[tuple(slice(1, 1 + n) for n in expected.shape)]
-        decode_box(data, encoding, stored.chunks, inside, target, filter_mask=mask)
+        prepare(encoding, stored.chunks, mask).place(data, inside, target)
         assert target.tobytes() == expected.tobytes()
 
 

@@ -21,6 +21,7 @@ import zarr
 
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
+from copying.archives import JOIN, archive_of, contents_of
 from copying.conftest import copy_years, write_year
 from copying.killing import Killed
 from insitu.copying import append_targets
@@ -29,7 +30,6 @@ from insitu.errors import InsituError, SelectionError, SourceError, UnsupportedE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")
 
-JOIN = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
 WAYS: dict[str, dict[str, Any]] = {
     "maps.zarr": {},
     "series.zarr": {"chunks": "series", "memory": 60_000},
@@ -46,10 +46,6 @@ def years(written_years: Path, tmp_path: Path) -> list[str]:
     return copy_years(written_years, tmp_path / "archive", 4)
 
 
-def archive_of(files: list[str]) -> insitu.Archive:
-    return insitu.Archive.open(files, **JOIN)
-
-
 def expected(files: list[str]) -> xr.Dataset:
     return xr.open_mfdataset(files, **JOIN).load()
 
@@ -60,10 +56,6 @@ def opened(target: Path) -> xr.Dataset:
         repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(target)))
         return xr.open_zarr(repository.readonly_session("main").store, consolidated=False).load()
     return xr.open_zarr(str(target)).load()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -95,15 +87,15 @@ def test_engines_append_the_same_bits(years: list[str], tmp_path: Path, engine: 
         how = {"engine": pool if engine == "threads" else "dask", **way}
         report = archive_of(years[:2]).copy(tmp_path / "there.zarr", append=True, verify=True, **how)
     assert report.verified == report.objects > 0
-    assert contents(tmp_path / "there.zarr") == contents(tmp_path / "here.zarr")
+    assert contents_of(tmp_path / "there.zarr") == contents_of(tmp_path / "here.zarr")
 
 
 def test_chunks_that_are_whole_stay_untouched(years: list[str], tmp_path: Path) -> None:
     target = tmp_path / "t.zarr"
     archive_of(years[:2]).copy(target, chunks={"time": 25})
-    before = contents(target)
+    before = contents_of(target)
     archive_of(years).copy(target, append=True)
-    after = contents(target)
+    after = contents_of(target)
     changed = {key for key in before if before[key] != after[key]}
     assert {key for key in changed if "/c/" in key and not key.startswith("time")} == {
         key for key in before if key.startswith(("tas/c/2/", "pr/c/2/", "rank/c/2/"))
@@ -207,11 +199,11 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 ) -> None:
     target = tmp_path / "t.zarr"
     old.insitu.copy(target)
-    before = contents(target)
+    before = contents_of(target)
     for _ in range(2):
         with pytest.raises(InsituError, match=reason):
             new.insitu.copy(target, append=True)
-        assert contents(target) == before
+        assert contents_of(target) == before
 
 
 def test_values_beyond_the_packing(tmp_path: Path) -> None:
@@ -275,11 +267,11 @@ def test_targets_that_cannot_be_appended_to(years: list[str], tmp_path: Path) ->
 
 def test_a_dry_run_writes_nothing(years: list[str], tmp_path: Path) -> None:
     archive_of(years[:2]).copy(tmp_path / "t.zarr", chunks={"time": 25})
-    before = contents(tmp_path)
+    before = contents_of(tmp_path)
     plan = archive_of(years).copy(tmp_path / "t.zarr", append=True, dry_run=True)
     assert plan.as_dict()["new_labels"] == 60
     assert "60 new labels of time, 2001-03-02 00:00:00 to 2001-04-30 00:00:00" in str(plan)
-    assert contents(tmp_path) == before
+    assert contents_of(tmp_path) == before
 
 
 def test_a_target_that_changes_meanwhile_is_an_error(

@@ -23,6 +23,7 @@ import zarr
 
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
+from copying.archives import JOIN, archive_of, contents_of
 from copying.conftest import write_year
 from insitu.errors import (
     AccessError,
@@ -55,11 +56,7 @@ def opened(path: Path | str, **how: Any) -> xr.Dataset:
 
 
 def expected(files: str) -> xr.Dataset:
-    return xr.open_mfdataset(sorted(glob.glob(files)), data_vars="minimal", coords="minimal", compat="override").load()
-
-
-def archive_of(files: str) -> insitu.Archive:
-    return insitu.Archive.open(files, data_vars="minimal", coords="minimal", compat="override")
+    return xr.open_mfdataset(sorted(glob.glob(files)), **JOIN).load()
 
 
 @pytest.mark.parametrize("zarr_format", [3, 2])
@@ -238,11 +235,7 @@ def test_engines_give_the_same_bits(files: str, tmp_path: Path, engine: str) -> 
     archive_of(files).copy(tmp_path / "here.zarr", **way)
     with ThreadPoolExecutor(2) as pool:
         archive_of(files).copy(tmp_path / "there.zarr", engine=pool if engine == "threads" else "dask", **way)
-    assert contents(tmp_path / "there.zarr") == contents(tmp_path / "here.zarr")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert contents_of(tmp_path / "there.zarr") == contents_of(tmp_path / "here.zarr")
 
 
 def test_the_plan_says_what_is_needed(files: str, tmp_path: Path) -> None:
@@ -269,10 +262,10 @@ def test_progress_counts_all_bytes(files: str, tmp_path: Path) -> None:
 def test_a_target_is_replaced_only_if_that_is_wanted(files: str, tmp_path: Path) -> None:
     archive = archive_of(files)
     archive.copy(tmp_path / "t.zarr", variables="tas")
-    before = contents(tmp_path / "t.zarr")
+    before = contents_of(tmp_path / "t.zarr")
     with pytest.raises(UnsupportedError, match="there is something already"):
         archive.copy(tmp_path / "t.zarr", variables="rank")
-    assert contents(tmp_path / "t.zarr") == before
+    assert contents_of(tmp_path / "t.zarr") == before
     archive.copy(tmp_path / "t.zarr", variables="rank", overwrite=True)
     assert set(opened(tmp_path / "t.zarr").data_vars) == {"rank"}
 

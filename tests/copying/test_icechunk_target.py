@@ -11,17 +11,12 @@ import pytest
 import xarray as xr
 
 import insitu
+from copying.archives import JOIN, archive_of
 from copying.killing import Killed
 from insitu.copying import icechunk_target
 from insitu.errors import SelectionError, UnsupportedError
 
 icechunk = pytest.importorskip("icechunk")
-
-JOIN = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
-
-
-def archive_of(files: str) -> insitu.Archive:
-    return insitu.Archive.open(files, **JOIN)
 
 
 def expected(files: str) -> xr.Dataset:

@@ -18,16 +18,11 @@ import xarray as xr
 
 import insitu
 import insitu.xarray_bridge.accessor  # registers itself
+from copying.archives import JOIN, archive_of
 from copying.killing import Killed
 from insitu.copying.netcdf_target import NetCDFFile
 from insitu.errors import UnsupportedError
 from served_folder import ServedFolder
-
-JOIN = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
-
-
-def archive_of(files: str) -> insitu.Archive:
-    return insitu.Archive.open(files, **JOIN)
 
 
 @pytest.mark.parametrize(

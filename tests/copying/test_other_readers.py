@@ -22,9 +22,9 @@ import xarray as xr
 import zarr
 
 import insitu
+from copying.archives import JOIN, archive_of
 from waiting import LONG
 
-JOIN = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
 NUMBERS = ("tas", "pr", "rank", "time", "lat", "orog")
 TARGETS: dict[str, dict[str, Any]] = {
     "v3.zarr": {"chunks": "both"},
@@ -52,9 +52,9 @@ def test_stored_values(files: str, tmp_path: Path, name: str) -> None:
     target = tmp_path / name
     if target.suffix == ".zarr":
         insitu.Archive.open(sorted(glob.glob(files))[:2], **JOIN).copy(target, **TARGETS[name])
-        insitu.Archive.open(files, **JOIN).copy(target, append=True)
+        archive_of(files).copy(target, append=True)
     else:
-        insitu.Archive.open(files, **JOIN).copy(target, **TARGETS[name])
+        archive_of(files).copy(target, **TARGETS[name])
     want = stored_values(files)
     assert want["tas"].shape == (90, 9, 12)
     if target.suffix == ".zarr":
@@ -73,7 +73,7 @@ def test_stored_values(files: str, tmp_path: Path, name: str) -> None:
 @pytest.mark.skipif(shutil.which("gdalmdiminfo") is None, reason="no GDAL here (python scripts/clients.py install)")
 @pytest.mark.parametrize("name", ["v2.zarr", "file.nc"])
 def test_gdal(files: str, tmp_path: Path, name: str) -> None:
-    insitu.Archive.open(files, **JOIN).copy(tmp_path / name, **TARGETS[name])
+    archive_of(files).copy(tmp_path / name, **TARGETS[name])
     run = subprocess.run(
         ["gdalmdiminfo", "-detailed", str(tmp_path / name)], capture_output=True, text=True, timeout=LONG, check=False
     )
@@ -87,7 +87,7 @@ def test_gdal(files: str, tmp_path: Path, name: str) -> None:
 
 @pytest.mark.skipif(shutil.which("ncdump") is None, reason="no ncdump here (python scripts/clients.py install)")
 def test_ncdump(files: str, tmp_path: Path) -> None:
-    insitu.Archive.open(files, **JOIN).copy(tmp_path / "file.nc", **TARGETS["file.nc"])
+    archive_of(files).copy(tmp_path / "file.nc", **TARGETS["file.nc"])
     run = subprocess.run(
         ["ncdump", "-v", "rank", str(tmp_path / "file.nc")], capture_output=True, text=True, timeout=LONG, check=True
     )

@@ -12,21 +12,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import insitu
+from copying.archives import archive_of, contents_of
 from copying.conftest import write_year
 from copying.killing import Killed
 from insitu.copying.copy_options import parse_memory
 from insitu.copying.journal import Finished, Journal
 from insitu.copying.object_writers import FolderWriter
 from insitu.errors import SourceError, UnsupportedError
-
-
-def archive_of(files: str) -> insitu.Archive:
-    return insitu.Archive.open(files, data_vars="minimal", coords="minimal", compat="override")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("memory", [None, 20_000], ids=["one pass", "two passes"])
@@ -52,7 +44,7 @@ def test_an_interrupted_copy_goes_on(
         except Killed:
             assert not (tmp_path / "t.zarr").exists()
     assert report.continued > 0
-    assert contents(tmp_path / "t.zarr") == contents(tmp_path / "whole.zarr")
+    assert contents_of(tmp_path / "t.zarr") == contents_of(tmp_path / "whole.zarr")
     assert sorted(os.listdir(tmp_path)) == ["archive", "t.zarr", "whole.zarr"]
 
 
@@ -120,7 +112,7 @@ def test_what_an_interrupted_copy_has_left_is_checked(
         path.write_bytes(data[:-3] if number % 2 else bytes(len(data)))
     archive_of(files).copy(tmp_path / "t.zarr", chunks={"time": 5})
     archive_of(files).copy(tmp_path / "whole.zarr", chunks={"time": 5})
-    assert contents(tmp_path / "t.zarr") == contents(tmp_path / "whole.zarr")
+    assert contents_of(tmp_path / "t.zarr") == contents_of(tmp_path / "whole.zarr")
 
 
 def test_killed_after_it_was_published(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +128,9 @@ def test_killed_after_it_was_published(files: str, tmp_path: Path, monkeypatch: 
         patch.setattr(zarr_target, "replace_directory", replace_and_die)
         with pytest.raises(Killed):
             archive_of(files).copy(tmp_path / "t.zarr")
-    whole = contents(tmp_path / "t.zarr")
+    whole = contents_of(tmp_path / "t.zarr")
     archive_of(files).copy(tmp_path / "t.zarr")  # the same command only tidies up
-    assert contents(tmp_path / "t.zarr") == whole
+    assert contents_of(tmp_path / "t.zarr") == whole
     assert sorted(os.listdir(tmp_path)) == ["archive", "t.zarr"]
     with pytest.raises(UnsupportedError, match="there is something already"):
         archive_of(files).copy(tmp_path / "t.zarr")

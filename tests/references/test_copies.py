@@ -154,7 +154,7 @@ def test_a_served_archive_whose_files_changed(archive: Path, site) -> None:
 
 def test_an_archive_of_a_server_that_was_downloaded(archive: Path, site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other way round: recorded with ETags, and read from local files."""
-    monkeypatch.setattr("insitu.sources.identity._hosts_told", set())
+    monkeypatch.setattr("insitu.sources.identity._warned_hosts", set())
     site.versions = etag
     paths = sorted(archive.glob("*.nc"))
     dataset = insitu.open_mfdataset([f"{site.url}/a/{path.name}" for path in paths])

@@ -1,7 +1,7 @@
 """The insitu store holds everything the model has, and survives crashes, second writers and damage.
 
 Modules: maintenance/conflicts.py, maintenance/rebuild.py, model/format_details.py, references/list_objects.py,
-references/rename.py
+references/rename.py, references/store/previous_root.py, references/store/stored_sources.py
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from insitu.model import (
     scatter,
 )
 from insitu.references import open_references, save, with_renamed_sources
-from insitu.references.store import NAME, open_store, pools, store_writer
+from insitu.references.store import NAME, open_store, pools, previous_root, store_writer
 from mosaics import Case, evaluate, mosaics
 
 
@@ -397,13 +397,13 @@ def test_rollback_of_a_store_of_earlier_writers(tmp_path: Path) -> None:
     append(VirtualGroup({"tas": make_month(1)}), target, "time")
     (previous,) = target.glob("previous-*.json")
     earlier = previous.rename(target / "previous-root.json")
-    store_writer.restore_previous(str(target))
+    previous_root.restore_previous(str(target))
     assert_same_chunks(open_saved(target).arrays["tas"], make_month(0))
     assert not earlier.exists()
-    store_writer.restore_previous(str(target))
+    previous_root.restore_previous(str(target))
     assert_same_chunks(open_saved(target).arrays["tas"], concatenate([make_month(0), make_month(1)], "time"))
     (previous,) = target.glob("previous-*.json")
     previous.unlink()
     earlier.write_bytes((target / NAME).read_bytes())  # what a killed rollback left
     with pytest.raises(UnsupportedError, match="cannot roll back"):
-        store_writer.restore_previous(str(target))
+        previous_root.restore_previous(str(target))

@@ -25,6 +25,20 @@ DATA = np.random.default_rng(11).integers(0, 256, 300_000, dtype=np.uint8).tobyt
 servers = load_script("servers")
 
 
+@pytest.fixture
+def options(seaweed: Any) -> dict[str, Any]:
+    """Storage options for the private bucket."""
+    return {"key": servers.KEY, "secret": servers.SECRET, "endpoint_url": seaweed.url}
+
+
+@pytest.fixture
+def bucket(seaweed: Any) -> Any:
+    """The private bucket, as obstore writes to it."""
+    from obstore.store import S3Store
+
+    return S3Store("private", config=seaweed.config, client_options={"allow_http": True})
+
+
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without credentials, proxies or habits."""

@@ -21,18 +21,6 @@ from remote.faults import FaultProxy
 
 pytestmark = [pytest.mark.xdist_group("remote"), pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")]
 
-KEY, SECRET = "AKINSITU", "hush-hush-never-shown"
-
-
-@pytest.fixture
-def options(seaweed: Any) -> dict[str, Any]:
-    return {"key": KEY, "secret": SECRET, "endpoint_url": seaweed.url}
-
-
-@pytest.fixture
-def bucket(seaweed: Any) -> S3Store:
-    return S3Store("private", config=seaweed.config, client_options={"allow_http": True})
-
 
 def dataset() -> xr.Dataset:
     values = np.random.default_rng(0).random((12, 8, 6)).astype("f4")

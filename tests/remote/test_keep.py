@@ -27,18 +27,7 @@ from insitu.sources import trace
 
 pytestmark = [pytest.mark.xdist_group("remote"), pytest.mark.filterwarnings("ignore:.*zarr.*", "ignore:Consolidated")]
 
-KEY, SECRET = "AKINSITU", "hush-hush-never-shown"
 VALUES = np.random.default_rng(2).integers(0, 99, (12, 30)).astype("i4")
-
-
-@pytest.fixture
-def options(seaweed: Any) -> dict[str, Any]:
-    return {"key": KEY, "secret": SECRET, "endpoint_url": seaweed.url}
-
-
-@pytest.fixture
-def bucket(seaweed: Any) -> S3Store:
-    return S3Store("private", config=seaweed.config, client_options={"allow_http": True})
 
 
 def upload(folder: Path, bucket: S3Store, prefix: str) -> None:

@@ -10,7 +10,6 @@ from datetime import timedelta
 import numpy as np
 import obstore
 import pytest
-from obstore.store import S3Store
 
 import insitu
 from insitu.errors import AccessError, NotFoundError, SourceError, StaleSourceError
@@ -22,16 +21,6 @@ from remote.faults import FaultProxy
 pytestmark = pytest.mark.xdist_group("remote")  # one worker for all: each server runs once
 
 KEY, SECRET = "AKINSITU", "hush-hush-never-shown"
-
-
-@pytest.fixture
-def options(seaweed):
-    return {"key": KEY, "secret": SECRET, "endpoint_url": seaweed.url}
-
-
-@pytest.fixture
-def store(seaweed):
-    return S3Store("private", config=seaweed.config, client_options={"allow_http": True})
 
 
 def test_ranges(options, data):
@@ -129,8 +118,8 @@ def test_profiles(seaweed, data, monkeypatch, tmp_path):
         open_source("s3://private/x.bin", {"profile": "made", "region": "elsewhere"}).read(0, 5)
 
 
-def test_signed_addresses(seaweed, store, data):
-    url = obstore.sign(store, "GET", "x.bin", timedelta(minutes=5))
+def test_signed_addresses(seaweed, bucket, data):
+    url = obstore.sign(bucket, "GET", "x.bin", timedelta(minutes=5))
     assert "X-Amz-Signature" in url
     source = open_source(url)
     assert source.read_many([(0, 5), (100_000, 5)]) == [data[:5], data[100_000:100_005]]
@@ -143,12 +132,12 @@ def test_signed_addresses(seaweed, store, data):
     assert KEY not in str(caught.value)
 
 
-def test_a_replaced_object_is_noticed(store, options):
-    obstore.put(store, "changing", b"one" * 1000)
+def test_a_replaced_object_is_noticed(bucket, options):
+    obstore.put(bucket, "changing", b"one" * 1000)
     source = open_source("s3://private/changing", options)
     source.read(0, 3)
     recorded = source.describe()
-    obstore.put(store, "changing", b"two" * 1000)
+    obstore.put(bucket, "changing", b"two" * 1000)
     with pytest.raises(StaleSourceError, match="changed while it was read"):
         source.read(3, 3)
     with pytest.raises(StaleSourceError, match="not the one that was scanned"):
@@ -178,8 +167,8 @@ def test_globs_and_prefixes(options):
         expand_urls("s3://private/era5/*.nc", {"endpoint_url": options["endpoint_url"], "anon": True})
 
 
-def test_a_list_in_the_bucket(store, options):
-    obstore.put(store, "lists/all.txt", b"# two\ns3://private/era5/1999/tas_*.nc\n\ns3://private/x.bin\n")
+def test_a_list_in_the_bucket(bucket, options):
+    obstore.put(bucket, "lists/all.txt", b"# two\ns3://private/era5/1999/tas_*.nc\n\ns3://private/x.bin\n")
     assert expand_urls("s3://private/lists/all.txt", options) == [
         "s3://private/era5/1999/tas_1.nc", "s3://private/era5/1999/tas_2.nc", "s3://private/x.bin"
     ]  # fmt: skip

@@ -20,7 +20,7 @@ import xarray as xr
 import insitu
 from fixtures.tree_products import write_swath_product
 from forked_commands import run_command, start_command
-from insitu import archive
+from insitu.archive import readable_archive
 from insitu.combining import cached_archive, combine, scan_many
 from insitu.scanning import scan_cache
 from insitu.scanning.scan_cache import ScanCache, ScanRecorder
@@ -192,7 +192,7 @@ def test_other_decoding(
     first = open_it(given, **more, **how)
     assert len(cache.entries()) == 1
     with monkeypatch.context() as patch:
-        for module, name in ((archive, "scan_member"), (scan_many, "scan_many"), (combine, "scan_many")):
+        for module, name in ((readable_archive, "scan_member"), (scan_many, "scan_many"), (combine, "scan_many")):
             patch.setattr(module, name, None)
         again, opened = _recorded(lambda: open_it(given, **more, **how))
     assert not opened & set(paths)

@@ -80,6 +80,11 @@ class Server:
     def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:
         return self.ask("GET", path, None, headers)
 
+    def peak_bytes(self) -> int:
+        """The most memory that the process had so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
+
     def metrics(self) -> dict[str, float]:
         """The values of `/metrics` by name; of those with labels, the sums."""
         found: dict[str, float] = {}

@@ -452,14 +452,9 @@ def small(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
         yield running
 
 
-def resident(server: Server) -> int:
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
-
-
 def test_little_memory_is_enough_or_refused(small: Server, root: Path, dataset: xr.Dataset) -> None:
     values(reduce(small, job(root, SPEED)))
-    before = resident(small)
+    before = small.peak_bytes()
     # Chunks that are long along different axes: a box of whole chunks would be all of it.
     long = [{"array": _cut(1000, 4)}, {"array": _cut(4, 1000)}]
     tree = [op("multiply", 0, 1), *(op("add", n + 2, 0) for n in range(60))]
@@ -476,7 +471,7 @@ def test_little_memory_is_enough_or_refused(small: Server, root: Path, dataset: 
     ):
         answer = reduce(small, reduce_job)
         assert answer.status in (200, 413, 503), answer.body[:300]
-    assert resident(small) - before < 512 << 20
+    assert small.peak_bytes() - before < 512 << 20
     assert reduce(small, job(root, SPEED)).status == 200
 
 

@@ -42,11 +42,6 @@ def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield running
 
 
-def peak_bytes(server: Server) -> int:
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
-
-
 def stated_bytes(server: Server) -> int:
     """What the log says that a worker may take."""
     (found,) = re.findall(r"memory: at most 1 x (\d+) MiB: ", server.log.read_text())
@@ -77,7 +72,7 @@ def test_the_sum_that_is_stated_holds(server: Server, folder: Path) -> None:
         thread.join()
     assert {answer.status for _, answer in answers} <= {200, 413, 429}
     assert all(any(answer.status == 200 for route, answer in answers if route == path) for path, _ in requests)
-    assert peak_bytes(server) <= stated_bytes(server)
+    assert server.peak_bytes() <= stated_bytes(server)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
@@ -99,7 +94,7 @@ def test_chunks_as_large_as_the_memory_are_decoded_one_by_one(tmp_path: Path) ->
             found = running.post("/reduce", {"jobs": [{**job, "methods": ["max", "mean"]}]})
             assert found.status == 200, found.body[:300]
             assert values_from_wire(found.items[0]["values"]["max"]) == largest
-            assert peak_bytes(running) <= stated_bytes(running)
+            assert running.peak_bytes() <= stated_bytes(running)
 
 
 def start(*options: str) -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """Functions that open one archive refuse several files by name; a list of one is that one.
 
-Modules: archive.py, xarray_bridge/open_functions.py
+Modules: archive/archive.py, archive/readable_archive.py, xarray_bridge/open_functions.py
 """
 
 from __future__ import annotations

@@ -143,7 +143,10 @@ class Unpacker:
         hidden = None
         for value in self.missing:
             found = values == value
-            hidden = found if hidden is None else np.logical_or(hidden, found, out=hidden)
+            if hidden is None:
+                hidden = found
+            else:
+                hidden |= found
         result = out if out is not None and out.dtype == self.dtype else np.empty(stored.shape, self.dtype)
         if self.fused:
             # One pass: the ufunc casts block by block, with the same rounding as a cast of the

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
-    from insitu.codecs.chain import Decoder, decode, decode_box, prepare
+    from insitu.codecs.chain import Decoder, decode, prepare
 
-__all__ = ["Decoder", "decode", "decode_box", "prepare"]
+__all__ = ["Decoder", "decode", "prepare"]
 
 # `insitu --version` names the linked libraries, without NumPy.
 __getattr__ = lazy_attributes(__name__, dict.fromkeys(__all__, "insitu.codecs.chain"))

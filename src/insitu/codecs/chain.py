@@ -28,7 +28,7 @@ from insitu.codecs.thread_buffers import get_buffer
 from insitu.errors import CodecError, InsituError
 from insitu.model import Encoding
 
-__all__ = ["Decoder", "Fetch", "decode", "decode_box", "prepare"]
+__all__ = ["Decoder", "Fetch", "decode", "prepare"]
 
 CHUNK_SLOT = 2
 """Slot of the thread's buffer for a decoded chunk of which a part is taken.
@@ -88,31 +88,6 @@ def decode(
            [2, 3]], dtype=int16)
     """
     return prepare(encoding, shape, filter_mask)(data, out, fetch)
-
-
-def decode_box(
-    data: Data,
-    encoding: Encoding,
-    shape: tuple[int, ...],
-    box: tuple[slice, ...],
-    out: NDArray[Any],
-    *,
-    filter_mask: int = 0,
-    fetch: Fetch | None = None,
-) -> None:
-    """Decode a chunk and copy a part of it: `out[...] = decode(...)[box]`, with as few passes as
-    possible.
-
-    Parameters
-    ----------
-    data, encoding, shape, filter_mask, fetch
-        As for `decode`.
-    box
-        One slice an axis, within the chunk.
-    out
-        Where the box goes: any strides.
-    """
-    prepare(encoding, shape, filter_mask).place(data, box, out, fetch)
 
 
 @lru_cache(maxsize=4096)
@@ -222,7 +197,10 @@ class Decoder:
         return values if self.back is None else values.transpose(self.back)
 
     def place(self, data: Data, box: tuple[slice, ...], out: NDArray[Any], fetch: Fetch | None = None) -> None:
-        """Decode one chunk and put `box` of it into `out`; see `decode_box`."""
+        """Decode one chunk and copy a part of it, in as few passes as possible: `out[...] = decode(...)[box]`.
+
+        `box` has one slice an axis, within the chunk; `out` may have any strides.
+        """
         if self.records is not None or self.dtype.hasobject:
             np.copyto(out, self._decode_objects(data, fetch)[box])
             return

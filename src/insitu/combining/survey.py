@@ -77,7 +77,7 @@ class VariableSummary:
 FilesByTrait = dict[str, dict[str, dict[Hashable, Any]]]
 """Variable: property: value: numbers of the files that have it (a list or an array)."""
 
-AlikeFiles = tuple[VariableSummary, list[int]]
+FilesOfKind = tuple[VariableSummary, list[int]]
 """How a variable is, and the files that have it so."""
 
 
@@ -87,7 +87,7 @@ class Survey:
 
     urls: tuple[str, ...]
     left_out: dict[str, str]
-    kinds: dict[str, list[AlikeFiles]]
+    kinds: dict[str, list[FilesOfKind]]
     """Variable: how it is, and in which files. Files that are alike share the objects that describe
     them, so there are few.
     """
@@ -99,15 +99,15 @@ class Survey:
     def of(cls, found: Sequence[Member | Failure], combined: Member | None = None) -> Survey:
         """Return the survey of files, and of what they make together; they are compared later, in `report`."""
         members = [item for item in found if isinstance(item, Member)]
-        kinds: dict[str, dict[Any, AlikeFiles]] = {}
+        kinds: dict[str, dict[Any, FilesOfKind]] = {}
         files: list[str] = []
         for member in members:
             begin = len(files)
             files += member.sources or [member.source or f"file {begin}"]
             for name, variable in member.variables.items():
                 encodings = _encodings(variable)
-                alike_objects = (variable.encoding, variable.attributes, *encodings)
-                key = (variable.dims, variable.dtype, *map(id, alike_objects))
+                shared_objects = (variable.encoding, variable.attributes, *encodings)
+                key = (variable.dims, variable.dtype, *map(id, shared_objects))
                 known = kinds.setdefault(name, {})
                 kind = known.get(key)
                 if kind is None:

@@ -22,11 +22,11 @@ from insitu.cancellation import check_deadline
 from insitu.copying.encode import ObjectEncoder, checksum_values
 from insitu.copying.journal import Finished, Journal
 from insitu.copying.object_writers import ObjectWriter
-from insitu.copying.sweeps import Box, Sweep
+from insitu.copying.sweeps import Sweep
 from insitu.copying.target_arrays import TargetArray, source_grid
 from insitu.engines.engine_protocol import Engine
 from insitu.errors import error_context
-from insitu.expressions.boxes import BoxMemory
+from insitu.expressions.boxes import Box, BoxMemory
 from insitu.expressions.evaluate import box_reader
 from insitu.expressions.nodes import Expression
 from insitu.lru import LruCache

@@ -105,7 +105,7 @@ def plan_copy(
     place = open_target(target, kind, options)
     place.check(tree)
     arrays = make_target_arrays(forms, options, kind)
-    place.check_arrays(arrays)
+    place.check_arrays(arrays, groups)
     return CopyPlan(place, tuple(arrays), groups, options, how)
 
 

@@ -24,10 +24,12 @@ from insitu.references.icechunk.repository_reader import has_version, run_async
 from insitu.references.icechunk.repository_writer import (
     clear_store,
     commit,
+    encode_document,
     icechunk_export,
     lock_repository,
     open_repository,
     put_objects,
+    to_finite_attributes,
 )
 
 __all__ = ["IcechunkRepository", "check_commit_every", "read_in_parts"]
@@ -63,6 +65,11 @@ class IcechunkRepository(Target):
         import_icechunk()
         check_zarr_names(names, self.url)
         check_commit_every(self.options.commit_every)
+
+    def check_arrays(self, arrays: Sequence[TargetArray], groups: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise an error if Icechunk cannot hold an attribute."""
+        for path, attributes in [*((array.path, array.form.attributes) for array in arrays), *groups.items()]:
+            to_finite_attributes({key: value for key, value in attributes.items() if key != "_FillValue"}, path)
 
     def complete(
         self, arrays: Sequence[TargetArray], groups: Mapping[str, Mapping[str, Any]], journal: Journal
@@ -121,17 +128,13 @@ class IcechunkRepository(Target):
 
     def _documents(self, upto: int | None) -> dict[str, bytes]:
         """Return the documents, with arrays that end at a place along the dimension of the portions."""
-        documents = zarr_target_documents(self._arrays, self._groups, 3)
-        root = json.loads(documents["zarr.json"])
-        root.pop("consolidated_metadata")  # a repository has all metadata at hand
-        documents["zarr.json"] = json.dumps(root).encode()
+        encoded = zarr_target_documents(self._arrays, self._groups, 3)
+        documents = {key: json.loads(data) for key, data in encoded.items()}
+        documents["zarr.json"].pop("consolidated_metadata")  # a repository has all metadata at hand
         for array in self._arrays if upto is not None else ():
             if self._dim in array.form.dims:
-                key = f"{array.path}/zarr.json"
-                document = json.loads(documents[key])
-                document["shape"][array.form.dims.index(str(self._dim))] = upto
-                documents[key] = json.dumps(document).encode()
-        return documents
+                documents[f"{array.path}/zarr.json"]["shape"][array.form.dims.index(str(self._dim))] = upto
+        return {key: encode_document(document, key) for key, document in documents.items()}
 
     def _objects(self, before: int, upto: int | None) -> Iterator[dict[str, bytes]]:
         """Yield the objects that a commit adds, in parts: those that a part of the portion lies in."""

@@ -56,8 +56,10 @@ class NetCDFFile(Target):
                     f"NetCDF cannot have a variable of the name {name!r}", url=self.url, variable=name, hint="Rename it"
                 )
 
-    def check_arrays(self, arrays: Sequence[TargetArray]) -> None:
-        """Raise an error if NetCDF has no type for the values of an array."""
+    def check_arrays(self, arrays: Sequence[TargetArray], groups: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise an error if NetCDF has no type for the values of an array, or for an attribute."""
+        for path, attributes in groups.items():
+            to_netcdf_attributes(attributes, path)
         for array in arrays:
             dtype = array.form.dtype
             if dtype.kind == "c" or (dtype.kind == "f" and dtype.itemsize not in (4, 8)):

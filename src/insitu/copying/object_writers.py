@@ -18,7 +18,7 @@ __all__ = ["FolderWriter", "ObjectWriter", "PrefixWriter"]
 Result = TypeVar("Result")
 USUAL = RetryPolicy()
 """Of requests that fail."""
-PATIENCE = RetryPolicy(deadline=900, attempts=100, first_pause=0.25)
+WRITE_RETRIES = RetryPolicy(deadline=900, attempts=100, first_pause=0.25)
 """Of a store that says that it is busy: a copy that has run for hours should not end of it."""
 SYNCED_FILES = 32
 """Files that are synchronised with the disk one by one."""
@@ -200,7 +200,7 @@ class PrefixWriter:
                     raise TransientError(error) from None
                 raise error from None
 
-        return retry(attempt, PATIENCE, url=f"{self.url}/{key}")
+        return retry(attempt, WRITE_RETRIES, url=f"{self.url}/{key}")
 
     def _error(self, doing: str, key: str, problem: Exception) -> SourceError:
         # obstore's errors share no class, and their text may hold a signed URL.

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.cf.decode import decode_variable
+from insitu.cf.unpack import get_unpacker
 from insitu.copying.repacking import Packer, choose_repacking
 from insitu.errors import InsituError, UnsupportedError
 from insitu.expressions.element_operations import cast
@@ -25,7 +26,7 @@ from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, VirtualGro
 from insitu.model.cf_attributes import CHARACTERS, MISSING, PACKING, RELATIONS, SCALING, TIMES
 from insitu.reading import ReadContext
 from insitu.scanning.member import Load, in_memory
-from insitu.scanning.stored_view import name_coordinates, stored_view
+from insitu.scanning.stored_view import name_coordinates, stored_view, used_rows, with_given_units
 from insitu.zarr_metadata.to_documents import to_json_attributes
 
 __all__ = ["StoredForm", "has_unknown_places", "is_same", "placeholder", "stored_forms"]
@@ -155,9 +156,26 @@ class _FormMaker:
         if any(name in stored.attributes for name in SCALING) and self.array.dtype.kind in "fc":
             given = stored.attributes if self.typed_attributes else to_json_attributes(stored.attributes)
             one = VirtualArray.from_values(np.zeros((), stored.dtype), attributes=given)
-            meant = decode_variable(one, decode_times=False).array.dtype
-            if meant != self.array.dtype:
-                return f"the target's attributes would decode to {meant}, and its values are {self.array.dtype}"
+            meant = decode_variable(one, decode_times=False).array
+            if all(tile.packings.identity for tile in self.array.tiles):  # decoded in memory, and encoded again
+                return self._find_rounding(replace(stored, attributes=given))
+            if meant.dtype != self.array.dtype:
+                return f"the target's attributes would decode to {meant.dtype}, and its values are {self.array.dtype}"
+            there = get_unpacker(meant.tiles[0].packings[0], stored.dtype).scaled
+            here = self._scaled_types() - {there}
+            if here:
+                return (
+                    f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
+                )
+        fill = stored.attributes.get("_FillValue")
+        if (
+            not self.typed_attributes
+            and str(stored.attributes.get("_Unsigned", "")).lower() == "false"
+            and stored.dtype.kind == "u"
+            and fill is not None
+            and int(fill) > np.iinfo(stored.dtype.str.replace("u", "i")).max
+        ):
+            return f"xarray could not read the _FillValue {fill} of unsigned numbers that are meant with a sign"
         if has_unknown_places(stored):
             return "no file covers some places, and its stored type has no value that means missing"
         if stored.dtype.kind in "OSU" and (count_cells(stored).absent or _has_gaps(stored)):
@@ -168,6 +186,22 @@ class _FormMaker:
         if stored.dtype.kind in "V":
             raise UnsupportedError(f"values of type {stored.dtype} cannot be copied", hint="Leave the variable out")
         return ""
+
+    def _find_rounding(self, stored: VirtualArray) -> str:
+        """Return that values in memory are not what their stored ones decode to; empty: they are."""
+        back, values = self.load([decode_variable(stored, decode_times=False).array, self.array])
+        if back.dtype == values.dtype and np.array_equal(back, values, equal_nan=True):
+            return ""
+        return "packed, its values would be others"
+
+    def _scaled_types(self) -> set[np.dtype[Any] | None]:
+        """Return the types in which the files' scales and offsets are applied."""
+        return {
+            get_unpacker(tile.packings[row], encoding.dtype).scaled
+            for tile in self.array.tiles
+            for row in used_rows(tile)
+            for encoding in tile.encodings
+        }
 
     def _of_other_packings(self, reason: str, repack: bool) -> StoredForm:
         """Return the form of an array that is not packed alike everywhere."""
@@ -278,7 +312,7 @@ def _encode_times(variable: Any, given: Mapping[str, Any], name: str) -> Any:
         except (ValueError, OverflowError, TypeError, ArithmeticError):  # the unit does not fit
             continue
         if back.dtype == variable.dtype and is_same(np.asarray(back.values), variable.values):
-            return encoded
+            return with_given_units(encoded, encoding.get("units"))
     raise UnsupportedError(
         "there is no unit of time in which all its values are exact",
         variable=name,

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from insitu.expressions.boxes import Box
+
 __all__ = ["PREFERRED_BOX", "Passes", "SourceGrid", "Sweep", "plan_passes"]
 
 PREFERRED_BOX = 64 << 20
@@ -30,8 +32,6 @@ ones. The least recently used chunk is dropped, and chunks are used layer by lay
 
 SHARE_OF_CHUNK = 32
 """A chunk of the array between two passes should take no more than this part of the memory."""
-
-Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

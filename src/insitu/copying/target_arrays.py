@@ -16,9 +16,9 @@ from insitu.copying.choose_codecs import choose_codecs
 from insitu.copying.copy_options import CopyOptions
 from insitu.copying.encode import ObjectEncoder
 from insitu.copying.stored_forms import StoredForm
-from insitu.copying.sweeps import Box, Passes, SourceGrid, plan_passes
+from insitu.copying.sweeps import Passes, SourceGrid, plan_passes
 from insitu.errors import SelectionSizeError, UnsupportedError
-from insitu.expressions.boxes import is_uncompressed
+from insitu.expressions.boxes import Box, is_uncompressed
 from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_itemsize
 from insitu.expressions.evaluate import read_all
 from insitu.expressions.moves import select_box
@@ -30,6 +30,7 @@ from insitu.reading.zarr_store.stored_chunks import StoredChunks, find_stored_ch
 from insitu.zarr_metadata.keys import ChunkKeys
 from insitu.zarr_metadata.to_documents import array_documents
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
+from insitu.zarr_metadata.typed_attributes import without_hints
 
 __all__ = ["Extension", "TargetArray", "boxes_memory", "find_time", "make_target_arrays", "passes_within"]
 
@@ -156,10 +157,15 @@ class TargetArray:
             )
 
     def documents(self, zarr_format: int) -> dict[str, dict[str, Any]]:
-        """Return the metadata documents of the array in Zarr, by name."""
-        if self.through is not None:
-            return self.through.documents
-        return zarr_documents(self, zarr_format)
+        """Return the metadata documents of the array in Zarr, by name.
+
+        They have no attributes but those of the source: what needs types that JSON has not is stored unpacked.
+        """
+        documents = zarr_documents(self, zarr_format) if self.through is None else dict(self.through.documents)
+        name = "zarr.json" if "zarr.json" in documents else ".zattrs"
+        attributes = documents[name].get("attributes", {}) if name == "zarr.json" else documents[name]
+        kept = without_hints(attributes)
+        return {**documents, name: {**documents[name], "attributes": kept} if name == "zarr.json" else kept}
 
 
 def boxes_memory(options: CopyOptions) -> int:

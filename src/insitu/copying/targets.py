@@ -76,8 +76,8 @@ class Target:
     def check_forms(self, names: Sequence[str]) -> None:
         """Raise an error that names a variable that the target cannot hold."""
 
-    def check_arrays(self, arrays: Sequence[TargetArray]) -> None:
-        """Raise an error that names an array that the target cannot hold."""
+    def check_arrays(self, arrays: Sequence[TargetArray], groups: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise an error that names an array, or an attribute of one or of a group, that the target cannot hold."""
 
     def complete(
         self, arrays: Sequence[TargetArray], groups: Mapping[str, Mapping[str, Any]], journal: Journal

@@ -12,13 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from insitu.errors import UnsupportedError
 from insitu.forking import import_before_fork
-from insitu.formats.file_outline import FileOutline
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.model import VirtualGroup
+
+if TYPE_CHECKING:
+    from insitu.formats.file_outline import FileOutline
 
 __all__ = ["FORMATS", "GROUP", "Format", "RegisteredFormat", "Scan", "installed_formats", "iter_formats", "load_format"]
 

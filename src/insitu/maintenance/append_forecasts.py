@@ -72,8 +72,8 @@ def add_forecasts(
     boxes = _Boxes.of(saved, new, dims, recipe.options.combine.expect)
     owners = boxes.choose_owners(recipe, target)
     used = {name: boxes.taken_of_new(owner) for name, owner in owners.items()}
-    added, held = boxes.urls_of(used), boxes.urls_of({name: ~cells for name, cells in used.items()})
-    skipped = tuple(url for url in held if url not in added)
+    added, unused = boxes.urls_of(used), boxes.urls_of({name: ~cells for name, cells in used.items()})
+    skipped = tuple(url for url in unused if url not in added)
     listed = tuple(dict.fromkeys((*recipe.files, *(files or added)))) if recipe.files else ()
     if not added and listed == recipe.files:
         return Added(None, skipped=skipped)
@@ -145,16 +145,16 @@ class _Boxes:
         CombineError
             If both have a cell, of different files, and no rule says which one counts.
         """
-        nothing = np.zeros([len(own) for own in self.grid], bool)
-        held: set[tuple[str, int | None, float | None]] = set()
+        no_cell = np.zeros([len(own) for own in self.grid], bool)
+        known_sources: set[tuple[str, int | None, float | None]] = set()
         if self.has_conflicts():
             sources = FileLayout.of(tree_from_member(self.members[SAVED])).sources.values()
-            held = {(redact_url(each.url), each.size, each.modified) for each in sources}
-            held |= {(url, *about) for url, about in recipe.shadowed.items()}
+            known_sources = {(redact_url(each.url), each.size, each.modified) for each in sources}
+            known_sources |= {(url, *about) for url, about in recipe.shadowed.items()}
         owners = {}
         for name in {**self.present[SAVED], **self.present[NEW]}:
-            saved, new = (each.get(name, nothing) for each in self.present)
-            owners[name] = self._choose_owner(name, saved, new, held, recipe, target)
+            saved, new = (each.get(name, no_cell) for each in self.present)
+            owners[name] = self._choose_owner(name, saved, new, known_sources, recipe, target)
         return owners
 
     def _choose_owner(
@@ -162,7 +162,7 @@ class _Boxes:
         name: str,
         saved: Mask,
         new: Mask,
-        held: Collection[tuple[str, int | None, float | None]],
+        known_sources: Collection[tuple[str, int | None, float | None]],
         recipe: Recipe,
         target: str,
     ) -> Owner:
@@ -171,8 +171,10 @@ class _Boxes:
         both = np.argwhere(saved & new)
         for cell in both:
             one, other = (self._sources_at(name, number, cell) for number in (SAVED, NEW))
-            is_held = bool(other) and all((redact_url(each.url), each.size, each.modified) in held for each, _ in other)
-            if one == other or is_held or overlap == "first":
+            is_known = bool(other) and all(
+                (redact_url(each.url), each.size, each.modified) in known_sources for each, _ in other
+            )
+            if one == other or is_known or overlap == "first":
                 owner[tuple(cell)] = SAVED
             elif overlap == "newest":
                 if not recipe.files:

@@ -20,6 +20,7 @@ from insitu.errors import InsituWarning
 from insitu.model import ABSENT, INLINE, UNWRITTEN, Tile, VirtualArray, VirtualGroup
 from insitu.model.description import count_text
 from insitu.model.group import nest_groups
+from insitu.model.overlay import Bounds
 from insitu.scanning.scan_member import make_loader
 
 __all__ = ["APPEND_FILES", "carry_pinned", "nest_pinned", "open_for_update"]
@@ -27,7 +28,6 @@ __all__ = ["APPEND_FILES", "carry_pinned", "nest_pinned", "open_for_update"]
 APPEND_FILES = "Add the files that the store was made of, or unpin the variable there first: insitu unpin"
 
 Load = Callable[[list[VirtualArray]], list[Any]]
-Box = list[tuple[int, int]]
 CELLS_AT_ONCE = 1 << 17
 """Cells of a table that are compared at once."""
 
@@ -91,7 +91,7 @@ def nest_pinned(arrays: Mapping[str, VirtualArray]) -> VirtualGroup:
         for end in range(1, len(parts) + 1):
             groups.setdefault("/".join(parts[:end]), {})
         groups[group][name] = array
-    return nest_groups({path: VirtualGroup(held) for path, held in groups.items()})
+    return nest_groups({path: VirtualGroup(own) for path, own in groups.items()})
 
 
 def _size(array: VirtualArray) -> int:
@@ -169,7 +169,7 @@ def _runs(positions: npt.NDArray[np.int64], first: int) -> Iterator[tuple[int, i
             yield first + begin, first + end, int(positions[begin])
 
 
-def _same_boxes(old: VirtualArray, new: VirtualArray, box: Box, shift: Sequence[int]) -> list[Box]:
+def _same_boxes(old: VirtualArray, new: VirtualArray, box: Bounds, shift: Sequence[int]) -> list[Bounds]:
     """Return the parts of a box below which both arrays have the same cells, as few as possible."""
     one = old[tuple(slice(begin, end) for begin, end in box)]
     other = new[tuple(slice(begin + by, end + by) for (begin, end), by in zip(box, shift, strict=True))]
@@ -179,8 +179,8 @@ def _same_boxes(old: VirtualArray, new: VirtualArray, box: Box, shift: Sequence[
         begin, end = box[longest]
         middle = (begin + end) // 2
         halves = [[*box[:longest], span, *box[longest + 1 :]] for span in ((begin, middle), (middle, end))]
-        kept = [_same_boxes(old, new, half, shift) for half in halves]
-        return [box] if kept == [[halves[0]], [halves[1]]] else [*kept[0], *kept[1]]
+        same = [_same_boxes(old, new, half, shift) for half in halves]
+        return [box] if same == [[halves[0]], [halves[1]]] else [*same[0], *same[1]]
     numbering = _Numbering()
     left, right = numbering.describe(one), numbering.describe(other)
     if left.shape == right.shape and np.array_equal(left, right):

@@ -21,13 +21,11 @@ from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error
 from insitu.model import VirtualArray, VirtualGroup, count_cells
 from insitu.model.description import count_text, format_bytes
 from insitu.model.group import hint_for_names
-from insitu.model.overlay import overlay
+from insitu.model.overlay import Bounds, overlay
 from insitu.reading import ReadContext
 from insitu.references.store.native_names import native_url
 
 __all__ = ["PinReport", "PinnedPart", "find_pinned", "pin", "unpin"]
-
-Box = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class PinnedPart:
 
     variable: str
     dims: tuple[str, ...]
-    box: Box
+    box: Bounds
     """Begin and end along each dimension."""
     chunks: int
     nbytes: int
@@ -102,7 +100,7 @@ def list_parts(pinned: VirtualGroup) -> tuple[PinnedPart, ...]:
 
 def pin(
     target: str,
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, Bounds],
     options: CopyOptions,
     *,
     is_chosen: bool = True,
@@ -180,10 +178,10 @@ def unpin(
 
 
 def _choose(
-    arrays: Mapping[str, VirtualArray], boxes: Mapping[str, Box], target: str, is_chosen: bool
-) -> tuple[dict[str, Box], tuple[str, ...]]:
+    arrays: Mapping[str, VirtualArray], boxes: Mapping[str, Bounds], target: str, is_chosen: bool
+) -> tuple[dict[str, Bounds], tuple[str, ...]]:
     """Return which boxes are pinned, and notes of what is not."""
-    found: dict[str, Box] = {}
+    found: dict[str, Bounds] = {}
     notes = []
     for path, box in boxes.items():
         if path not in arrays:
@@ -201,14 +199,14 @@ def _choose(
     return found, tuple(notes)
 
 
-def _is_pinned(plan: NativePlan, boxes: Mapping[str, Box], pinned: VirtualGroup) -> bool:
+def _is_pinned(plan: NativePlan, boxes: Mapping[str, Bounds], pinned: VirtualGroup) -> bool:
     """Return whether all of it is pinned already, in the same chunks."""
-    held = dict(pinned.all_arrays())
+    arrays = dict(pinned.all_arrays())
     for number, (path, box) in enumerate(boxes.items()):
-        if path not in held:
+        if path not in arrays:
             return False
         corner = [begin for begin, _ in box]
-        array = held[path]
+        array = arrays[path]
         if not any(
             origin == corner and plan.has_chunks_of(number, tile)
             for tile, origin in zip(array.tiles, array.origins.tolist(), strict=True)
@@ -221,7 +219,7 @@ def _publish(
     target: str,
     before: Mapping[str, VirtualArray],
     native: Mapping[str, VirtualArray],
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, Bounds],
     storage_options: Mapping[str, Any] | None,
 ) -> VirtualGroup:
     """Show native chunks in the store, in one step; return all that is pinned then.

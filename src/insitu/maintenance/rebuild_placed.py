@@ -239,8 +239,8 @@ class _Rows:
 
     def has_scanned_before_saved(self) -> bool:
         """Return whether a file that was scanned comes before one of which the archive has all."""
-        kept = [row for row, number in enumerate(self.scanned) if number < 0]
-        return bool(kept) and any(number >= 0 for number in self.scanned[: kept[-1]])
+        saved = [row for row, number in enumerate(self.scanned) if number < 0]
+        return bool(saved) and any(number >= 0 for number in self.scanned[: saved[-1]])
 
     def _givers_before(self, boxes: LabelBoxes, saved: Member, recipe: Recipe) -> LabelBoxes | None:
         """Return where the files of a group were before, by their rows in the recipe; None if they were no such
@@ -269,9 +269,9 @@ class _Rows:
             return [row for row in boxes.numbers if self.scanned[row] < 0]
         owner = self._in_grid(before.owner, boxes, saved)
         giver = np.append(np.array([self.saved[row] for row in boxes.numbers]), -1)[boxes.owner]
-        held = np.append(np.array(before.numbers), -1)[owner]
+        giver_before = np.append(np.array(before.numbers), -1)[owner]
         is_scanned = np.append(np.array([self.scanned[row] >= 0 for row in boxes.numbers]), True)[boxes.owner]
-        missing = np.unique(boxes.owner[(giver != held) & ~is_scanned])
+        missing = np.unique(boxes.owner[(giver != giver_before) & ~is_scanned])
         return [boxes.numbers[box] for box in missing.tolist()]
 
     def find_followed(
@@ -295,8 +295,8 @@ class _Rows:
         names = self.names[first]
         whole = _restore_types(_of_group(saved, names), recipe, names)
         is_first_unchanged = self.saved[first] >= 0  # of a file that is new nothing is known of what was
-        alike = is_first_unchanged and not rules.merges_attributes and len(giving) > 1
-        if alike and is_alike(whole, found[self.scanned[first]], boxes.dims, rules):
+        can_compare = is_first_unchanged and not rules.merges_attributes and len(giving) > 1
+        if can_compare and is_alike(whole, found[self.scanned[first]], boxes.dims, rules):
             return set()
         return giving
 

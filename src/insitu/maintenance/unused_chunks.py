@@ -23,7 +23,7 @@ def remove_unused_chunks(target: str, storage_options: Mapping[str, Any] | None 
     """Remove the folders of native chunks that nothing refers to, but not those that are being written; return
     their bytes.
     """
-    from insitu.references.store.store_writer import named_native_folders
+    from insitu.references.store.previous_root import named_native_folders
 
     used = named_native_folders(target, storage_options)
     folder = native_url(target)

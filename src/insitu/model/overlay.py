@@ -11,9 +11,9 @@ from insitu.model.array import VirtualArray
 from insitu.model.selection import Stride
 from insitu.model.tile import Tile
 
-__all__ = ["cut_tile", "overlay", "without_box"]
+__all__ = ["Bounds", "cut_tile", "overlay", "without_box"]
 
-Box = Sequence[tuple[int, int]]
+Bounds = Sequence[tuple[int, int]]
 """Begin and end along each dimension."""
 
 
@@ -29,7 +29,7 @@ def overlay(below: VirtualArray, above: VirtualArray) -> VirtualArray:
     return replace(found, tiles=(*found.tiles, *above.tiles), origins=origins)
 
 
-def without_box(array: VirtualArray, box: Box) -> VirtualArray:
+def without_box(array: VirtualArray, box: Bounds) -> VirtualArray:
     """Return an array with a gap in the place of a box.
 
     Examples
@@ -57,14 +57,14 @@ def without_box(array: VirtualArray, box: Box) -> VirtualArray:
     return replace(array, tiles=tuple(tiles), origins=table)
 
 
-def cut_tile(tile: Tile, box: Box) -> Tile:
+def cut_tile(tile: Tile, box: Bounds) -> Tile:
     """Return the part of a tile that lies in a box."""
     for dimension, (begin, end) in enumerate(box):
         tile = tile.cut(dimension, Stride(begin, 1, end - begin))
     return tile
 
 
-def _boxes_around(shape: Sequence[int], inner: Box) -> Iterator[list[tuple[int, int]]]:
+def _boxes_around(shape: Sequence[int], inner: Bounds) -> Iterator[list[tuple[int, int]]]:
     """Yield boxes that cover a shape without an inner box, as few and as large as possible in C order."""
     whole = [(0, length) for length in shape]
     if any(begin >= end for begin, end in inner):  # only touched by its bounding box

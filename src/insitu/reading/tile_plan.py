@@ -110,7 +110,7 @@ class TilePlan:
         self.exists = [part.exists for part in parts]
         self.all_exist = all(self.exists)
         self.plain = all(isinstance(part.outside, Slices) or not _has_indices(part.outside) for part in parts)
-        used = np.unique(located.packing).tolist()
+        used = [0] if len(touched.packings) == 1 else np.unique(located.packing).tolist()
         rows = {row: touched.packings[row] for row in used}
         self.packings: dict[int, Packing | None] = {n: None if row.identity else row for n, row in rows.items()}
         self.packed = any(packing is not None for packing in self.packings.values())

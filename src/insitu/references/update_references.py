@@ -13,8 +13,9 @@ from insitu.references.check_sources import check
 from insitu.references.list_objects import list_written_cells
 from insitu.references.open_and_save import detect_format
 from insitu.references.rename import with_renamed_sources
+from insitu.references.store.previous_root import restore_previous
 from insitu.references.store.store_reader import open_store, read_document, saved_recipe
-from insitu.references.store.store_writer import StoreUpdate, restore_previous
+from insitu.references.store.store_writer import StoreUpdate
 from insitu.references.urls import absolute_url, relative_to, with_other_files
 
 __all__ = [

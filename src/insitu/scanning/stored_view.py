@@ -7,6 +7,7 @@ differ.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from insitu.scanning.band_packing import without_pixel_mask
 from insitu.scanning.member import Load, in_memory
 from insitu.zarr_metadata.to_zarr import to_zarr_spec
 
-__all__ = ["name_coordinates", "stored_tree", "stored_view", "zarr_tree"]
+__all__ = ["name_coordinates", "stored_tree", "stored_view", "used_rows", "with_given_units", "zarr_tree"]
 
 MAX_LOCATED_CELLS = 1 << 20
 COMPARED_BYTES = 256 << 20
@@ -199,7 +200,8 @@ def _encode_values(array: VirtualArray, name: str | None, load: Load) -> Virtual
     values = load([array])[0]
     variable = xarray.Variable(array.dims, values, array.attributes, dict(array.encoding))
     _mark_missing_texts(variable)
-    encoded = encode_cf_variable(variable, name=name)
+    kept = _take_other_marks(variable.encoding)
+    encoded = with_given_units(encode_cf_variable(variable, name=name), array.encoding.get("units"))
     stored = np.asarray(encoded.values)
     texts = stored.dtype.kind == "O"
     stored_array = in_memory(stored.astype(str) if texts else stored)
@@ -210,10 +212,47 @@ def _encode_values(array: VirtualArray, name: str | None, load: Load) -> Virtual
             f"values of type {array.dtype} cannot be encoded as a file would store them", variable=name
         )
     digits = {key: array.encoding[key] for key in ("least_significant_digit",) if key in array.encoding}
-    attributes = {**encoded.attrs, **digits}
+    attributes = {**encoded.attrs, **kept, **digits}
     if stored.dtype.kind in "fc" and "_FillValue" not in variable.encoding:
         attributes.pop("_FillValue", None)  # NaN, which xarray adds to all floats, but no file has
     return replace(stored_array, dims=array.dims, attributes=attributes)
+
+
+def _take_other_marks(encoding: dict[str, Any]) -> dict[str, Any]:
+    """Return `missing_value` where it says more than one mark; one of them is left in the encoding.
+
+    xarray reads such variables, but does not write them. What is missing is encoded as the mark that is left.
+    """
+    given: Any = encoding.get("missing_value")
+    marks = np.ravel(given).tolist() if given is not None else []
+    fill = np.ravel(encoding.get("_FillValue", marks[:1])).tolist()
+    if all(mark in fill or (mark != mark and fill[0] != fill[0]) for mark in marks) and len(marks) <= 1:
+        return {}
+    if "_FillValue" in encoding:
+        del encoding["missing_value"]
+    else:
+        encoding["missing_value"] = np.ravel(given)[0]
+    return {"missing_value": given}
+
+
+def with_given_units(encoded: Any, units: Any) -> Any:
+    """Return encoded times with their unit as it was given, if it means the same: xarray writes
+    `days since 2000-01-01 12:00:00` with a T.
+    """
+    from xarray.conventions import decode_cf_variable
+
+    if not isinstance(units, str) or encoded.attrs.get("units") in (None, units) or not encoded.size:
+        return encoded
+    given = encoded.copy(deep=False)
+    given.attrs = {**encoded.attrs, "units": units}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            one, other = (np.asarray(decode_cf_variable("", form).values) for form in (given, encoded))
+        except (ValueError, OverflowError):  # the unit that was given does not reach all of them
+            return encoded
+    is_same = one.dtype == other.dtype and bool(((one == other) | ((one != one) & (other != other))).all())
+    return given if is_same else encoded
 
 
 def _mark_missing_texts(variable: Any) -> None:
@@ -237,7 +276,7 @@ def _check_one_packing(array: VirtualArray, name: str | None) -> Packing | None:
     """Return the packing of all cells, None if there are none; refuse an array whose cells are packed differently."""
     first: tuple[Tile, int] | None = None
     for tile in array.tiles:
-        for row in _used_rows(tile):
+        for row in used_rows(tile):
             if first is None:
                 first = tile, row
             elif tile.packings[row] != first[0].packings[first[1]]:
@@ -253,7 +292,7 @@ def _check_one_packing(array: VirtualArray, name: str | None) -> Packing | None:
     return None if first is None else first[0].packings[first[1]]
 
 
-def _used_rows(tile: Tile) -> list[int]:
+def used_rows(tile: Tile) -> list[int]:
     """Return the rows of the table of packings that cells of a tile have."""
     if len(tile.packings) == 1:
         return [0]

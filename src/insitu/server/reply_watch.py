@@ -18,7 +18,7 @@ __all__ = ["Reply", "ReplyWatch"]
 serve_log = logging.getLogger("insitu.serve")
 LOOK_SECONDS = 1.0
 """Seconds between two looks at the replies."""
-PATIENCE_SECONDS = 20.0
+RATE_SECONDS = 20.0
 """Seconds over which the rate is measured."""
 LARGE_BYTES = 1 << 20
 """A piece of this size makes the watch look at once."""
@@ -122,7 +122,7 @@ class ReplyWatch:
                 if reply.is_complete:
                     self._replies.discard(reply)
                 reply.mark, reply.read = now, reply.written
-            elif elapsed >= PATIENCE_SECONDS:
+            elif elapsed >= RATE_SECONDS:
                 if read < self.rate * elapsed:
                     self._end(reply, "the client reads too slowly")
                 reply.mark, reply.read = now, reply.written - unsent

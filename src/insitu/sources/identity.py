@@ -126,8 +126,8 @@ def check_identity(expected: Source, found: Source) -> None:
     comparison = expected.compare(found)
     if comparison.same is False:
         raise ObjectIdentity(found.url, expected).stale_error(comparison.reason)
-    if comparison.same is None and comparison.reason and (host := host_of(found.url)) not in _hosts_told:
-        _hosts_told.add(host)
+    if comparison.same is None and comparison.reason and (host := host_of(found.url)) not in _warned_hosts:
+        _warned_hosts.add(host)
         warnings.warn(
             f"only the size of {found.url} was compared with what was recorded: {comparison.reason}. The same may "
             "hold for other files there: if one was replaced by another of the same size, that is not noticed",
@@ -136,5 +136,5 @@ def check_identity(expected: Source, found: Source) -> None:
         )
 
 
-_hosts_told: set[str] = set()
+_warned_hosts: set[str] = set()
 """Hosts of which a warning has said that identities are not compared."""

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 from insitu.errors import SourceError
 from insitu.sources.http.certificates import read_bundle, trust_for
 from insitu.sources.redaction import chain_links, redact_url, split_userinfo
-from insitu.sources.retry_policy import RETRY_OPTIONS as PATIENCE
-from insitu.sources.retry_policy import RetryPolicy, retry_policy_for
+from insitu.sources.retry_policy import RETRY_OPTIONS, RetryPolicy, retry_policy_for
 
 __all__ = [
     "Settings",
@@ -41,7 +40,7 @@ Settings: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
 _KNOWN_OPTIONS = frozenset({
     "anon", "bearer_token", "cache", "client_kwargs", "endpoint_url", "headers", "key", "profile", "query", "region",
-    "requester_pays", "secret", "token", "verify", *PATIENCE,
+    "requester_pays", "secret", "token", "verify", *RETRY_OPTIONS,
 })  # fmt: skip
 _CREDENTIAL_OPTIONS = frozenset(
     {
@@ -232,7 +231,7 @@ def _settings(options: Options, names: Mapping[str, str], *, endpoint: str, aws:
     headers = merged.pop("headers", None)
     ssl = merged.pop("use_ssl", True)
     trust, policy = trust_for(merged, aws=aws), retry_policy_for(merged)
-    for name in ("client_kwargs", "query", "verify", "cache", "profile", *PATIENCE):
+    for name in ("client_kwargs", "query", "verify", "cache", "profile", *RETRY_OPTIONS):
         merged.pop(name, None)
     if aws or endpoint == "endpoint":
         merged.pop("bearer_token", None)

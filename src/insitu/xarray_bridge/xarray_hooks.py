@@ -43,7 +43,6 @@ from insitu.reading import ReadContext
 from insitu.reading.await_read import await_read
 from insitu.scanning.member import in_memory
 from insitu.xarray_bridge.backend_array import find_lazy_array
-from insitu.xarray_bridge.write_in_pieces import write_in_pieces
 
 __all__ = ["HOOKS", "Hook", "install_hooks"]
 
@@ -124,6 +123,8 @@ def _indexer_with_values(indexer: Any) -> Any:
 def _write_virtual_arrays_in_pieces(original: Callable[..., Any]) -> Callable[..., Any]:
     def add(self: Any, source: Any, target: Any, region: Any = None) -> None:
         if isinstance(source, LazyArray):
+            from insitu.xarray_bridge.write_in_pieces import write_in_pieces  # only writing needs it
+
             write_in_pieces(source, target, region)
         else:
             original(self, source, target, region)

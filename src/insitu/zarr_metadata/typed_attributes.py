@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["type_hints", "with_types"]
+__all__ = ["type_hints", "with_types", "without_hints"]
 
 TYPES_ATTRIBUTE = "_insitu_types"
 
@@ -36,3 +36,8 @@ def with_types(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         if key in untyped:
             untyped[key] = np.asarray(untyped[key], np.dtype(dtype))[()]
     return untyped
+
+
+def without_hints(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes without the extra one that records types."""
+    return {key: value for key, value in attributes.items() if key != TYPES_ATTRIBUTE}

@@ -33,13 +33,18 @@ def make() -> Makes:
     return Makes()
 
 
+def find_section(message: bytes | bytearray, number: int) -> int:
+    """Where a section of a GRIB 2 message begins, or the next one that is there."""
+    at = 16
+    while message[at + 4] < number:
+        at += int.from_bytes(message[at : at + 4], "big")
+    return at
+
+
 def together(*messages: bytes) -> bytes:
     """GRIB 2 messages that agree in sections 1 to 3, as one message of several fields."""
     first = messages[0]
     body = first[16:-4]
     for message in messages[1:]:
-        at = 16
-        while message[at + 4] < 4:
-            at += int.from_bytes(message[at : at + 4], "big")
-        body += message[at:-4]
+        body += message[find_section(message, 4) : -4]
     return first[:8] + (len(body) + 20).to_bytes(8, "big") + body + b"7777"

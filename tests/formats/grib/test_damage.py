@@ -28,6 +28,8 @@ from insitu.formats.grib.codecs.subprocess_decoder import decode_in_subprocess
 from insitu.sources import MemorySource
 from waiting import LONG
 
+from .conftest import find_section
+
 eccodes = pytest.importorskip("eccodes")
 
 SAMPLES = ["regular_ll_pl_grib2", "regular_gg_pl_grib2", "reduced_gg_pl_32_grib2"]
@@ -98,20 +100,13 @@ def test_mutants(tmp_path: Path) -> None:
         assert survived(tmp_path / "mutant.grib", messages) == 0, f"seed {seed}"
 
 
-def section(message: bytes, number: int) -> int:
-    at = 16
-    while message[at + 4] != number:
-        at += int.from_bytes(message[at : at + 4], "big")
-    return at
-
-
 def harmed(sample: str, packing: str, number: int, *changes: tuple[int, bytes]) -> bytes:
     message = written(sample, packing)
     if message is None:
         pytest.skip("this ecCodes does not write it")
     found = bytearray(message)
     for place, value in changes:
-        at = section(message, number) + place
+        at = find_section(message, number) + place
         found[at : at + len(value)] = value
     return bytes(found)
 
@@ -435,7 +430,7 @@ def test_a_grid_of_one_row_without_an_increment_does_not_end_the_process(tmp_pat
 
 
 def section_of(message: bytes, number: int, place: int, value: int) -> bytes:
-    at = section(message, number) + place
+    at = find_section(message, number) + place
     return message[:at] + value.to_bytes(2, "big") + message[at + 2 :]
 
 

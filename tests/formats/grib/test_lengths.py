@@ -16,6 +16,8 @@ import insitu
 from insitu.errors import CodecError
 from insitu.formats.grib.codecs import codec
 
+from .conftest import find_section
+
 eccodes = pytest.importorskip("eccodes")
 pytest.importorskip("imagecodecs")
 
@@ -42,17 +44,9 @@ def written(sample: str, packing: str, bits: int, *, constant: bool = False, gap
         eccodes.codes_release(handle)
 
 
-def section(message: bytes, number: int) -> int:
-    """Where a section of a GRIB 2 message begins."""
-    at = 16
-    while message[at + 4] != number:
-        at += int.from_bytes(message[at : at + 4], "big")
-    return at
-
-
 def shortened(message: bytes, number: int, count: int) -> bytes:
     """The message without the last bytes of a section; its lengths say so."""
-    at = section(message, number)
+    at = find_section(message, number)
     size = int.from_bytes(message[at : at + 4], "big")
     body = message[:at] + (size - count).to_bytes(4, "big") + message[at + 4 : at + size - count] + message[at + size :]
     return body[:8] + len(body).to_bytes(8, "big") + body[16:]
@@ -85,7 +79,7 @@ def test_a_constant_field_that_declares_bits(refuse: Any, packing: str, bits: in
     values.
     """
     message = written("regular_ll_pl_grib2", packing, 12, constant=True, gaps=gaps)
-    at = section(message, 5) + 19
+    at = find_section(message, 5) + 19
     assert message[at] == 0
     refuse(changed(message, at, bits), "but its header declares")
 
@@ -112,7 +106,7 @@ def test_data_that_is_too_short(refuse: Any, sample: str, packing: str, count: i
 def test_data_that_is_too_short_for_a_header_that_ecCodes_reads(refuse: Any, change: tuple[int, int]) -> None:
     """Scales that no double holds, and references that are no numbers, are left to ecCodes."""
     message = shortened(written("regular_ll_pl_grib2", "grid_complex", 12), 7, 30)
-    at = section(message, 5) + change[0]
+    at = find_section(message, 5) + change[0]
     refuse(changed(changed(message, at, change[1]), at + 1, 0xFF), "exceed the data")
 
 
@@ -125,7 +119,7 @@ def test_a_bitmap_that_is_too_short(refuse: Any, packing: str) -> None:
 @pytest.mark.parametrize("packing", ["grid_simple", "grid_complex", "grid_ccsds", "grid_ieee"])
 def test_a_bitmap_with_more_points_than_values(refuse: Any, packing: str) -> None:
     message = written("regular_ll_pl_grib2", packing, 12, gaps=True)
-    at = section(message, 6) + 6
+    at = find_section(message, 6) + 6
     while message[at] == 0xFF:
         at += 1
     refuse(changed(message, at, message[at] | (message[at] + 1)), "the message holds")

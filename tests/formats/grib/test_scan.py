@@ -32,7 +32,7 @@ from insitu.sources import CountingSource, MemorySource
 
 eccodes = pytest.importorskip("eccodes")
 cfgrib = pytest.importorskip("cfgrib")
-from .conftest import Makes, together  # noqa: E402
+from .conftest import Makes, find_section, together  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -418,13 +418,6 @@ def _packed(packing: str) -> bytearray:
     return message
 
 
-def _section(message: bytearray, number: int) -> int:
-    at = 16
-    while message[at + 4] != number:
-        at += int.from_bytes(message[at : at + 4], "big")
-    return at
-
-
 @pytest.mark.parametrize(
     ("packing", "place", "value"),
     [
@@ -444,7 +437,7 @@ def test_a_header_that_claims_too_much_never_reaches_the_library(
         message = _packed(packing)
     except eccodes.CodesInternalError:
         pytest.skip("this ecCodes does not write it")
-    at = _section(message, 5) + place
+    at = find_section(message, 5) + place
     message[at : at + len(value)] = value
     (tmp_path / "a.grib").write_bytes(message)
     with pytest.raises(CodecError):
@@ -463,7 +456,7 @@ def test_a_header_that_claims_too_much_never_reaches_the_library(
 )
 def test_a_grid_that_cannot_be_is_not_computed(tmp_path: Path, make: Makes, place: int, value: bytes) -> None:
     message = bytearray(make("reduced_gg_pl_32_grib2"))
-    at = _section(message, 3) + place
+    at = find_section(message, 3) + place
     message[at : at + len(value)] = value
     (tmp_path / "a.grib").write_bytes(message)
     try:

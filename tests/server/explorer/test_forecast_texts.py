@@ -118,3 +118,39 @@ def test_what_is_no_collection_of_forecasts(server: Server, folder: Path) -> Non
     url = f"forecast:best:{folder / 'none.nc'}"
     assert "forecast_reference_time" in Explorer(server, url).refusal("archive", 404)
     assert Explorer(server, "forecast:best:/etc/passwd").ask("archive").status == 403
+
+
+def test_lead_times_have_the_units_of_the_file(server: Server, folder: Path) -> None:
+    api = Explorer(server, str(folder / "hours.nc"))
+    header = api.picture("field", variable="t2m", index={"lead": 3}).header
+    assert ", lead 18.0 hours, " in header["text"]
+    api = Explorer(server, str(folder / "durations.nc"))
+    header = api.picture("field", variable="t2m", index={"lead": 3}).header
+    assert ", lead 18 h, " in header["text"]
+    found = api.json("coordinate", variable="lead")
+    assert (found["kind"], found["units"], found["values"]) == ("number", "h", [0, 6, 12, 18])
+    assert (
+        api.json("point", variable="t2m", index=dict.fromkeys(("run", "lead", "lat", "lon"), 1))["labels"]["lead"]
+        == "6 h"
+    )
+
+
+def test_dates_that_are_numbers(server: Server, folder: Path) -> None:
+    """ICON's time axis, which xarray leaves as it is."""
+    days = np.array([20231231.75, 20240101.0, 20240101.25])
+    time = ("time", days, {"units": "day as %Y%m%d.%f", "calendar": "proleptic_gregorian"})
+    dataset = xr.Dataset({"t": (("time", "x"), np.zeros((3, 2), "f4"))}, {"time": time})
+    dataset.to_netcdf(folder / "icon.nc", engine="h5netcdf")
+    api = Explorer(server, str(folder / "icon.nc"))
+    found = api.json("coordinate", variable="time")
+    assert (found["kind"], found["units"]) == ("time", None)
+    texts = ["2023-12-31T18:00:00", "2024-01-01T00:00:00", "2024-01-01T06:00:00"]
+    assert found["values"] == texts
+    line = api.picture("line", variable="t", dim="time", index={"x": 0})
+    assert line.header["position"]["kind"] == "time"
+    assert line.arrays["position"].tolist() == np.array(texts, "M8[ms]").astype("i8").tolist()
+    header = api.picture("region", variable="t", y="time", x="x", box=[0, 3, 0, 2]).header
+    assert header["cells"] == 6
+    thirty = dataset.assign_coords(time=("time", days, {**time[2], "calendar": "360_day"}))
+    thirty.to_netcdf(folder / "thirty.nc", engine="h5netcdf")
+    assert Explorer(server, str(folder / "thirty.nc")).json("coordinate", variable="time")["kind"] == "number"

@@ -109,3 +109,13 @@ def test_errors_say_what_to_do(open_page: Callable[..., ExplorerPage], explored:
     page.find(".error-box .advice", has_text="Draw a smaller box").wait_for()
     page.find(".error-box a", has_text="Show the variable as at first").wait_for()
     assert page.find(".error-box button").count() == 0
+
+
+def test_a_folder_that_is_typed_is_listed(
+    open_page: Callable[..., ExplorerPage], explored: Server, folder: Path
+) -> None:
+    page = open_page(explored.url, f"#folder={quote(str(folder))}")
+    page.find("#open-url").fill(f"{folder}/maps")
+    page.find("#open-url").press("Enter")
+    page.find(".entries a", has_text="maps_0.nc").wait_for()
+    assert page.state == {"folder": f"{folder}/maps"}

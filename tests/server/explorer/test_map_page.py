@@ -144,20 +144,20 @@ def test_finer_values_come_after_a_zoom_and_a_link_restores_them(
     page = open_page(server.url, _link(archive / "fine.nc"))
     page.wait_for_picture()
     assert "mean of" in page.find(".caption").inner_text()
-    _hover(page, 0.8, 0.3)
+    _hover(page, 0.8015, 0.3)  # the middle of a cell
     for _ in range(5):
         page.page.mouse.wheel(0, -240)
     page.page.wait_for_function("() => Number(new URLSearchParams(location.hash.slice(1)).get('zoom')) > 15")
     page.wait_for_picture()
     page.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('Every value')")
     requests = _fields(page)
-    row, column = _hover(page, 0.8, 0.3) or (-1, -1)
+    row, column = _hover(page, 0.8015, 0.3) or (-1, -1)
     assert number_in(page.find(".readout .value").inner_text()) == row * 3600 + column
     for key in "ad":  # there and back: within what came
         page.find(".surface").press(key)
     other = open_page(server.url, page.page.url.removeprefix(f"{server.url}/"))
     other.page.wait_for_function("() => document.querySelector('.caption')?.textContent.includes('Every value')")
-    assert _hover(other, 0.8, 0.3) == _hover(page, 0.8, 0.3)
+    assert _hover(other, 0.8015, 0.3) == _hover(page, 0.8015, 0.3)
     page.find("button", has_text="Show all").click()
     page.page.wait_for_function("() => document.querySelector('.caption').textContent.includes('mean of')")
     assert _fields(page) == requests
@@ -293,3 +293,87 @@ def test_a_rotated_grid_lies_where_pyproj_puts_it(open_page: Open, tmp_path: Pat
                 arg=[round((y + 16) / 2), round((x + 20) / 2)],
             )
             assert "° N" in page.find(".readout").inner_text()
+
+
+def _mean(page: ExplorerPage, region: int) -> float:
+    cell = page.find(f"tr[data-region='{region}'] td[data-value]").first
+    return float(cell.get_attribute("data-value") or "nan")
+
+
+def _draw(page: ExplorerPage, begin: tuple[float, float], end: tuple[float, float]) -> None:
+    """Draw a box between two points, as shares of the picture."""
+    page.find(".surface").scroll_into_view_if_needed()
+    box = page.find(".surface").bounding_box()
+    page.draw(
+        (box["x"] + box["width"] * begin[0], box["y"] + box["height"] * begin[1]),
+        (box["x"] + box["width"] * end[0], box["y"] + box["height"] * end[1]),
+    )
+
+
+def test_a_box_across_the_seam_of_the_longitudes(open_page: Open, server: Server, archive: Path) -> None:
+    """It holds the cells that it shows, not those on the other side of the earth."""
+    page = open_page(server.url, _link(archive / "coarse.nc", centre=[0, 0]))
+    page.wait_for_picture()
+    page.find("[data-mode=box]").click()
+    _draw(page, (0.4, 0.3), (0.6, 0.5))
+    page.find("tr[data-region='0']").wait_for()
+    region = json.loads(page.state["regions"])[0]
+    (west, north), (east, south) = region["polygon"][0], region["polygon"][2]
+    assert (west, east, north, south) == pytest.approx((-36, 36, 36, 0), abs=0.5)
+    with xr.open_dataset(archive / "coarse.nc", engine="h5netcdf") as dataset:
+        near = dataset.cell.assign_coords(lon=(dataset.lon + 180) % 360 - 180).sortby("lon")
+        part = near.sel(lat=slice(south, north), lon=slice(west, east))
+        expected = float(part.weighted(np.cos(np.deg2rad(part.lat))).mean())
+    assert _mean(page, 0) == pytest.approx(expected, rel=1e-9)
+    assert page.find("polygon.region").count() == 1
+    page.find("[data-mode=zoom]").click()  # there is no box of elements to zoom to: the map goes there
+    _draw(page, (0.45, 0.3), (0.55, 0.4))
+    page.page.wait_for_function("() => location.hash.includes('zoom=10')")
+    assert "box" not in page.state
+
+
+def test_regions_of_cells_that_do_not_lie_in_rows(open_page: Open, tmp_path: Path) -> None:
+    """A polygon, a box and a point on a map of stations, along time; also across the date line and around a pole."""
+    random = np.random.default_rng(3)
+    lon, lat = random.uniform(-180, 180, 400), random.uniform(-85, 85, 400)
+    values = random.normal(280, 9, (3, 400))
+    xr.Dataset(
+        {"cell": (("time", "station"), values, {"coordinates": "lon lat"})},
+        {"lon": ("station", lon, {"units": "degrees_east"}), "lat": ("station", lat, {"units": "degrees_north"})},
+    ).to_netcdf(tmp_path / "stations.nc", engine="h5netcdf")
+    with serving([tmp_path], tmp_path / "serve.log") as running:
+        page = open_page(running.url, _link(tmp_path / "stations.nc", centre=[180, 0]))
+        page.wait_for_picture()
+        page.find("[data-mode=polygon]").click()
+        box = page.find(".surface").bounding_box()
+        for left, top in ((0.4, 0.3), (0.6, 0.3), (0.55, 0.7)):
+            page.page.mouse.click(box["x"] + box["width"] * left, box["y"] + box["height"] * top)
+        page.find(".surface").press("Escape")
+        page.find("tr[data-region='0']").wait_for()
+        path = pytest.importorskip("matplotlib.path", reason="no Matplotlib here")
+        polygon = np.array(json.loads(page.state["regions"])[0]["polygon"])
+        middle = polygon[:, 0].mean()
+        near = middle + (lon - middle + 180) % 360 - 180
+        inside = path.Path(polygon).contains_points(np.stack([near, lat], axis=1))
+        assert inside.sum() > 5
+        assert _mean(page, 0) == pytest.approx(values[:, inside].mean(), rel=1e-9)
+        page.find("select[aria-label=Projection]").select_option("north")
+        page.wait_for_picture()
+        page.find("[data-mode=box]").click()
+        _draw(page, (0.3, 0.3), (0.7, 0.7))
+        page.find("tr[data-region='1']").wait_for()
+        # A square of 0.4 of the width of the hemisphere, in stereographic units.
+        radius = np.tan(np.deg2rad(90 - lat) / 2)
+        x, y = radius * np.sin(np.deg2rad(lon)), radius * np.cos(np.deg2rad(lon))
+        assert _mean(page, 1) == pytest.approx(values[:, (np.abs(x) < 0.4) & (np.abs(y) < 0.4)].mean(), rel=1e-3)
+
+
+def test_finer_values_come_on_both_sides_of_the_seam(open_page: Open, server: Server, archive: Path) -> None:
+    page = open_page(server.url, _link(archive / "fine.nc", centre=[180, 10], zoom=16))
+    page.page.wait_for_function("() => document.querySelector('.caption')?.textContent.includes('Every value')")
+    columns = set()
+    for left in (0.4, 0.6):
+        row, column = _hover(page, left, 0.5) or (-1, -1)
+        assert number_in(page.find(".readout .value").inner_text()) == row * 3600 + column
+        columns.add(column > 1800)
+    assert columns == {True, False}

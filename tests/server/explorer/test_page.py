@@ -567,6 +567,9 @@ def test_on_small_screens(open_page: Open, explored: Server, pattern: str, theme
             page.find(".region-table").wait_for()
             if width == 390:
                 page.unfold()  # the browser remembers it
+                surface, bar = page.find(".surface").bounding_box(), page.find(".colour-bar").bounding_box()
+                assert bar["y"] > surface["y"] + surface["height"]
+                assert surface["width"] > 0.6 * width
         assert page.page.evaluate("() => document.documentElement.scrollWidth") <= width
     background = page.page.evaluate("() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (sum(background) > 600) == (theme == "light")

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -218,3 +219,23 @@ def test_polygons_of_many_shapes() -> None:
         points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
         expected = path(np.vstack([polygon, polygon[:1]]), closed=True).contains_points(points).reshape(37, 41)
         np.testing.assert_array_equal(polygon_mask(xs, ys, polygon), expected)
+
+
+def test_a_small_polygon_on_the_map_of_a_huge_field(tmp_path: Path) -> None:
+    """Only the rows and columns that come near it count, also across the seam of the longitudes."""
+    lat, lon = np.linspace(89.95, -89.95, 4000), np.arange(5000) * 0.072
+    coords = {"lat": ("lat", lat, {"units": "degrees_north"}), "lon": ("lon", lon, {"units": "degrees_east"})}
+    values = np.broadcast_to((np.arange(5000) % 251).astype("u1"), (4000, 5000))
+    dataset = xr.Dataset({"v": (("lat", "lon"), values)}, coords)
+    dataset.to_netcdf(tmp_path / "huge.nc", engine="h5netcdf", encoding={"v": {"zlib": True, "chunksizes": (400, 500)}})
+    with serving([tmp_path], tmp_path / "serve.log") as running:
+        api = Explorer(running, str(tmp_path / "huge.nc"))
+        found = api.picture("region", variable="v", polygon=[[-2, 1], [2, 1], [2, 3], [-2, 3]], axes="map")
+        near = (lon + 180) % 360 - 180
+        part = dataset.v.values[np.ix_((lat > 1) & (lat < 3), np.abs(near) < 2)]
+        weights = np.broadcast_to(np.cos(np.deg2rad(lat[(lat > 1) & (lat < 3)]))[:, None], part.shape)
+        assert found.header["cells"] == part.size
+        assert found.arrays["values"] == pytest.approx(np.average(part, weights=weights), rel=1e-9)
+        assert "the region covers" in api.refusal(
+            "region", 413, variable="v", polygon=[[-170, -85], [170, -85], [170, 85], [-170, 85]], axes="map"
+        )

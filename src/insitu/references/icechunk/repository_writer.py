@@ -42,17 +42,20 @@ from insitu.references.icechunk.repository_reader import has_version, run_async,
 from insitu.references.zarr_blocks import ReferenceBlock, ZarrExport
 from insitu.sources import open_source
 from insitu.sources.listing import local_path
+from insitu.zarr_metadata.to_documents import to_json_attributes
 from insitu.zarr_metadata.to_zarr import ZarrArraySpec
 
 __all__ = [
     "IcechunkConflictError",
     "clear_store",
     "commit",
+    "encode_document",
     "encode_documents",
     "icechunk_export",
     "lock_repository",
     "open_repository",
     "put_objects",
+    "to_finite_attributes",
     "write_icechunk",
     "write_references",
 ]
@@ -242,7 +245,47 @@ def split_sizes(grid: tuple[int, ...], limit: int) -> list[int]:
 
 def encode_documents(writing: ZarrExport) -> dict[str, bytes]:
     """Return the metadata documents by key, as JSON."""
-    return {key: json.dumps(document).encode() for key, document in writing.documents().items()}
+    return {key: encode_document(document, key) for key, document in writing.documents().items()}
+
+
+def encode_document(document: Mapping[str, Any], key: str) -> bytes:
+    """Return a metadata document as JSON that Icechunk takes: without NaN and infinity.
+
+    Raises
+    ------
+    UnsupportedError
+        If an attribute is such a number: the error names it.
+    """
+    attributes = to_finite_attributes(document.get("attributes", {}), key.rpartition("/")[0])
+    return json.dumps({**document, "attributes": attributes}, allow_nan=False).encode()
+
+
+def to_finite_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return attributes that Icechunk can hold: a `missing_value` that is NaN, which is missing in any case, is left
+    out.
+
+    Raises
+    ------
+    UnsupportedError
+        If another attribute is NaN or infinite: the error names it.
+    """
+    found = {}
+    for name, value in to_json_attributes(attributes).items():
+        if name == "missing_value":
+            marks = [mark for mark in (value if isinstance(value, list) else [value]) if mark == mark]
+            if not marks:
+                continue
+            value = marks if isinstance(value, list) else value
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            raise UnsupportedError(
+                f"Icechunk cannot hold the attribute {name!r}, {value!r:.60}: it has neither NaN nor infinity",
+                variable=path or None,
+                hint="Remove it",
+            ) from None
+        found[name] = value
+    return found
 
 
 async def clear_store(store: Any) -> None:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from insitu.forking import lazy_attributes
 
 if TYPE_CHECKING:
+    from insitu.references.store.previous_root import restore_previous
     from insitu.references.store.root import NAME, VERSION
     from insitu.references.store.store_reader import open_store, read_document, saved_recipe
-    from insitu.references.store.store_writer import StoreUpdate, is_unfinished, restore_previous, write_store
+    from insitu.references.store.store_writer import StoreUpdate, is_unfinished, write_store
 
 __all__ = [
     "NAME",
@@ -31,7 +32,7 @@ __getattr__ = lazy_attributes(
         "is_unfinished": "insitu.references.store.store_writer",
         "open_store": "insitu.references.store.store_reader",
         "read_document": "insitu.references.store.store_reader",
-        "restore_previous": "insitu.references.store.store_writer",
+        "restore_previous": "insitu.references.store.previous_root",
         "saved_recipe": "insitu.references.store.store_reader",
         "write_store": "insitu.references.store.store_writer",
     },

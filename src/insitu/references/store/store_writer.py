@@ -13,24 +13,23 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from insitu.errors import InsituError, InsituWarning, NotFoundError, SourceError, UnsupportedError, error_context
+from insitu.errors import InsituError, InsituWarning, SourceError, error_context
 from insitu.model import Tile, VirtualArray, VirtualGroup
 from insitu.references.atomic_write import Folder, open_folder
-from insitu.references.chunk_places import used_urls
 from insitu.references.store import root
 from insitu.references.store.file_merging import files_to_merge, split_retired, trailing_files_to_merge
 from insitu.references.store.json_values import dtype_to_json, pack
-from insitu.references.store.native_names import inner_url, native_folder
+from insitu.references.store.native_names import inner_url
 from insitu.references.store.pools import AXES, SOURCES, Pools
+from insitu.references.store.previous_root import previous_names, read_previous
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.references.store.row_file_writer import RowFileWriter, describe_file
-from insitu.references.store.store_reader import OpenStore, open_store
+from insitu.references.store.store_reader import OpenStore
 from insitu.references.store.table_writer import ChunkFiles, TableWriter
 from insitu.references.urls import with_other_files
 
@@ -38,8 +37,6 @@ __all__ = [
     "StoreConflictError",
     "StoreUpdate",
     "is_unfinished",
-    "named_native_folders",
-    "restore_previous",
     "write_store",
 ]
 
@@ -151,66 +148,6 @@ class StoreUpdate:
         return _StoreWriter(to, opened.data, reused, name_source, recipe or opened.recipe(), replaced=opened.document)
 
 
-def restore_previous(
-    url: str, *, storage_options: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Exchange the root of a store and its previous root; return the documents of the root that is
-    in place now, and of the one that was.
-
-    The root that is restored gets a new id, and with it a previous root of its own.
-    """
-    to = open_folder(url, storage_options)
-    now = to.read(root.NAME)
-    if now is None:
-        raise NotFoundError("there is no insitu store here", url=url)
-    before = _read_previous(to, now)
-    if before is None:
-        raise UnsupportedError("cannot roll back: the store was saved only once", url=url)
-    document = {**root.parse_root(before, url), "id": uuid.uuid4().hex[:12]}
-    previous, restored = root.previous_name(document), root.serialize(document)
-    with to.create(previous) as file:
-        file.write(now)
-    if not to.swap(root.NAME, restored, now) and to.read(root.NAME) != restored:
-        to.remove([previous])
-        raise SourceError("another writer changed the store at the same time", url=url, hint="Try again")
-    with suppress(SourceError):  # the store is restored; nobody reads this file any more
-        to.remove(_previous_names(now))
-    try:
-        return document, root.parse_root(now, url)
-    except InsituError:
-        return document, {}  # damaged, which may be the reason for the rollback
-
-
-def named_native_folders(url: str, storage_options: Mapping[str, Any] | None = None) -> set[str]:
-    """Return the folders of native chunks that the present state of a store or the one before refers to."""
-    to = open_folder(url, storage_options)
-    now = to.read(root.NAME)
-    roots = [] if now is None else [data for data in (now, _read_previous(to, now)) if data is not None]
-    found: set[str] = set()
-    for data in roots:
-        opened = open_store(url, allow_local=True, storage_options=storage_options, data=data)
-        # A list of sources keeps those that were in use once: where it names others, the chunks decide.
-        if opened.sources.native_folders() - found:
-            arrays = (array for tree in opened.layers() for _, array in tree.all_arrays())
-            names = (inner_url(name, url) for array in arrays for name in used_urls(array))
-            found |= {folder for name in names if name is not None and (folder := native_folder(name)) is not None}
-    return found
-
-
-def _previous_names(data: bytes) -> list[str]:
-    """Return the names under which the root before this one may be kept: that of earlier writers last."""
-    try:
-        return [root.previous_name(root.parse_root(data, "")), root.EARLIER_PREVIOUS]
-    except InsituError:  # of another version, or damaged
-        return [root.EARLIER_PREVIOUS]
-
-
-def _read_previous(to: Folder, now: bytes) -> bytes | None:
-    """Return the root before this one; None: there is none."""
-    found = next((data for name in _previous_names(now) if (data := to.read(name)) is not None), None)
-    return None if found == now else found  # earlier writers that were killed left the same twice
-
-
 class _StoreWriter:
     """Writes one tree: files, then the root.
 
@@ -280,7 +217,7 @@ class _StoreWriter:
         Under the id of the new root, so that it counts only once that is in place. Under one fixed
         name a killed save left the present root twice, and a rollback found nothing to restore.
         """
-        self.older_root, self.older_root_names = _read_previous(self.folder, before), _previous_names(before)
+        self.older_root, self.older_root_names = read_previous(self.folder, before), previous_names(before)
         with self.folder.create(name) as file:
             self.created.append(name)
             file.write(before)

@@ -141,20 +141,37 @@ def parse_region_of_map(
     vertices = query.polygon(MAX_VERTICES)
     if vertices is None:
         return parse_region(query, {"y": np.arange(height), "x": np.arange(width)})
-    whole = Region(slice(0, height), slice(0, width))
-    _check_size(whole)
     polygon = np.array(vertices, np.float64)
     middle = (polygon[:, 0].min() + polygon[:, 0].max()) / 2
-    mask = np.zeros((height, width), bool)
-    for part in row_slabs(whole.rows, width):
-        lon, lat = read_places(archive, field, found, part, whole.columns, context)
-        near = middle + (lon - middle + 180) % 360 - 180
-        mask[part] = points_in_polygon(near, lat, polygon)
+    around = Region(slice(0, height), slice(0, width))
+    if found.kind == "axes":  # of a large field few rows and columns come near
+        lon, _ = read_places(archive, field, found, slice(0, 1), around.columns, context)
+        _, lat = read_places(archive, field, found, around.rows, slice(0, 1), context)
+        near_rows = _range_between(lat[:, 0], polygon[:, 1])
+        near_columns = _range_between(_near(lon[0], middle), polygon[:, 0])
+        if near_rows is None or near_columns is None:
+            raise _no_centre()
+        around = Region(near_rows, near_columns)
+    _check_size(around)
+    mask = np.zeros(around.shape, bool)
+    for part in row_slabs(around.rows, around.shape[1]):
+        lon, lat = read_places(archive, field, found, part, around.columns, context)
+        mask[part.start - around.rows.start : part.stop - around.rows.start] = points_in_polygon(
+            _near(lon, middle), lat, polygon
+        )
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):
         raise _no_centre()
     box = slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
-    return Region(box[0], box[1], mask[box])
+    top, left = around.rows.start, around.columns.start
+    return Region(
+        slice(top + box[0].start, top + box[0].stop), slice(left + box[1].start, left + box[1].stop), mask[box]
+    )
+
+
+def _near(longitudes: Values, middle: float) -> Values:
+    """Return longitudes that are half a turn from another one at most."""
+    return np.asarray(middle + (longitudes - middle + 180) % 360 - 180)
 
 
 def points_in_polygon(xs: Values, ys: Values, polygon: Values) -> npt.NDArray[np.bool_]:

@@ -16,7 +16,10 @@ __all__ = [
     "calendar_of",
     "is_calendar_time",
     "kind_of",
+    "label_kind",
+    "label_units",
     "long_name_of",
+    "shown_labels",
     "to_json_values",
     "to_number_array",
     "to_text",
@@ -36,6 +39,11 @@ picture take 20 times as long, and lie 0.02 % of the range apart.
 """
 SMALL_NUMBERS = (np.dtype("f2"), np.dtype("f4"), *(np.dtype(name) for name in ("i1", "u1", "i2", "u2")))
 """Types whose values float32 has exactly."""
+
+ABSOLUTE_DAYS = "day as %Y%m%d"
+"""How units of dates begin that are numbers, 20200131.25 for six in the morning: ICON and CDO write them."""
+DURATION_UNITS = {"minutes": ("min", 60), "hours": ("h", 3600), "days": ("d", 86400)}
+"""Units in which files give durations, with their seconds."""
 
 
 def kind_of(array: ShownArray) -> str:
@@ -82,6 +90,54 @@ def units_of(array: ShownArray) -> str | None:
         return "s"
     found = array.attributes.get("units")
     return None if found is None or kind_of(array) == "time" else to_text(found)
+
+
+def is_absolute_date(array: ShownArray) -> bool:
+    """Return whether labels are dates that are written as numbers, of a calendar that NumPy has."""
+    calendar = str(array.attributes.get("calendar", "standard")).lower()
+    is_usual = calendar in ("standard", "gregorian", "proleptic_gregorian")
+    return array.dtype.kind in "fiu" and is_usual and str(array.attributes.get("units")).startswith(ABSOLUTE_DAYS)
+
+
+def label_kind(array: ShownArray) -> str:
+    """Return how the labels of a dimension are shown."""
+    return "time" if is_absolute_date(array) else kind_of(array)
+
+
+def label_units(array: ShownArray) -> str | None:
+    """Return the units of labels as they are shown: of durations those of the file."""
+    if array.dtype.kind == "m":
+        return DURATION_UNITS.get(str(array.encoding.get("units")), ("s", 1))[0]
+    return None if is_absolute_date(array) else units_of(array)
+
+
+def shown_labels(array: ShownArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return labels of a dimension as they are shown: dates that are numbers as times, durations as numbers."""
+    values = np.asarray(values)
+    if array.dtype.kind == "m":
+        seconds = DURATION_UNITS.get(str(array.encoding.get("units")), ("s", 1))[1]
+        numbers = np.asarray(to_number_array(values) / seconds)
+        is_whole = bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
+        return numbers.astype(np.int64) if is_whole else numbers
+    return _dates_of_numbers(values) if is_absolute_date(array) else values
+
+
+def _dates_of_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
+    """Return the dates of numbers: NaT for those that are none.
+
+    Examples
+    --------
+    >>> _dates_of_numbers(np.array([20200131.25, 20201301])).tolist()
+    [datetime.datetime(2020, 1, 31, 6, 0), None]
+    """
+    numbers = np.asarray(values, np.float64)
+    days = np.floor(np.where(np.isfinite(numbers), numbers, 0)).astype(np.int64)
+    year, month, day = days // 10_000, days // 100 % 100, days % 100
+    months = (year - 1970).astype("M8[Y]").astype("M8[M]") + (month - 1)
+    dates = months.astype("M8[D]") + (day - 1)
+    is_date = np.isfinite(numbers) & (month > 0) & (month <= 12) & (day > 0) & (dates.astype("M8[M]") == months)
+    seconds = np.where(is_date, np.round((numbers - days) * 86400), 0).astype("m8[s]")
+    return np.where(is_date, dates.astype("M8[s]") + seconds, np.datetime64("NaT"))
 
 
 def with_units(text: str, units: str | None) -> str:

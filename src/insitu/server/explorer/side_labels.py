@@ -17,8 +17,10 @@ from insitu.server.explorer.formula_array import ShownArray, group_of_array
 from insitu.server.explorer.opened_archives import OpenedArchive
 from insitu.server.explorer.shown_values import (
     calendar_of,
-    kind_of,
+    label_kind,
+    label_units,
     long_name_of,
+    shown_labels,
     to_number_array,
     to_text,
     to_texts,
@@ -62,13 +64,14 @@ def describe_side(
     if found is None:
         return about, centres
     labels = archive.array(found)
-    about |= {"kind": kind_of(labels), "units": units_of(labels), "name": long_name_of(labels, found)}
+    about |= {"kind": label_kind(labels), "units": label_units(labels), "name": long_name_of(labels, found)}
     about["calendar"] = calendar_of(labels)
     first, last = max(math.floor(centres[0]), 0), min(math.ceil(centres[-1]), size - 1)
     around = np.arange(first, last + 1)
     if last - first > MAX_LABELS:
         around = np.unique(np.clip(np.concatenate([np.floor(centres), np.ceil(centres)]), 0, size - 1).astype(np.int64))
-    values = read_array(labels, around if last - first > MAX_LABELS else slice(first, last + 1), context)
+    rows = around if last - first > MAX_LABELS else slice(first, last + 1)
+    values = shown_labels(labels, read_array(labels, rows, context))
     if about["kind"] in ("text", "other"):
         near = np.searchsorted(around, np.clip(np.floor(centres).astype(np.int64), first, last))
         about["labels"] = to_texts(values[near])
@@ -92,7 +95,7 @@ def position_labels(
             continue
         labels = archive.array(where)
         value = read_array(labels, slice(position, position + 1), replace(context, name=where))
-        found[dim] = to_text(value[0]), units_of(labels)
+        found[dim] = to_text(shown_labels(labels, value)[0]), label_units(labels)
     return found
 
 

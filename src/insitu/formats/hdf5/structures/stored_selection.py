@@ -18,13 +18,13 @@ from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.structures.dataspace import RANK_LIMIT
 from insitu.formats.parsing.fields import check_length, take_uint
 
-__all__ = ["RUNS_LIMIT", "AxisHyperslab", "Box", "StoredSelection", "parse_selection"]
+__all__ = ["RUNS_LIMIT", "AxisHyperslab", "Block", "StoredSelection", "parse_selection"]
 
 RUNS_LIMIT = 1 << 16
 """Most pieces that one selection may fall into: more are damage, or want another way than one cell
 each."""
 
-Box = tuple[tuple[int, ...], tuple[int, ...]]
+Block = tuple[tuple[int, ...], tuple[int, ...]]
 """First element, and one behind the last."""
 
 
@@ -115,7 +115,7 @@ class StoredSelection:
     kind: str
     """all, none, lines (one for each axis) or boxes."""
     lines: tuple[AxisHyperslab, ...] = ()
-    boxes: tuple[Box, ...] = ()
+    boxes: tuple[Block, ...] = ()
 
     @property
     def endless_axis(self) -> int | None:

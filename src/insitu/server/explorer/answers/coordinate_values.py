@@ -12,7 +12,14 @@ from insitu.server.error_responses import RequestError
 from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.api_query import check_dimension
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
-from insitu.server.explorer.shown_values import calendar_of, kind_of, to_json_values, type_name, units_of
+from insitu.server.explorer.shown_values import (
+    calendar_of,
+    label_kind,
+    label_units,
+    shown_labels,
+    to_json_values,
+    type_name,
+)
 from insitu.server.explorer.spatial_dimensions import find_coordinate
 
 __all__ = ["prepare_coordinate"]
@@ -45,14 +52,14 @@ def _labels_task(array: VirtualArray, dim: str) -> ApiTask:
 
     def work(context: ReadContext) -> ApiAnswer:
         values = read_array(array, np.s_[::step], context)
-        about: dict[str, Any] = {"dim": dim, "size": size, "dtype": type_name(array), "kind": kind_of(array)}
+        about: dict[str, Any] = {"dim": dim, "size": size, "dtype": type_name(array), "kind": label_kind(array)}
         return json_answer(
             {
                 **about,
-                "units": units_of(array),
+                "units": label_units(array),
                 "calendar": calendar_of(array),
                 "step": step,
-                "values": to_json_values(values),
+                "values": to_json_values(shown_labels(array, values)),
             }
         )
 

@@ -15,7 +15,14 @@ from insitu.server.explorer.api_answer import ApiAnswer, json_answer
 from insitu.server.explorer.archive_route import ApiTask, ArchiveRequest
 from insitu.server.explorer.field_query import find_values
 from insitu.server.explorer.formula_array import estimate_values, group_of_array, read_values
-from insitu.server.explorer.shown_values import to_number_array, to_text, units_of, with_units
+from insitu.server.explorer.shown_values import (
+    label_units,
+    shown_labels,
+    to_number_array,
+    to_text,
+    units_of,
+    with_units,
+)
 from insitu.server.explorer.side_labels import position_labels
 
 __all__ = ["is_missing", "prepare_point"]
@@ -72,7 +79,7 @@ def _coordinate_text(request: ArchiveRequest, path: str, index: dict[str, int], 
         value = np.asarray(read_array(array, key, replace(context, name=path)))[()]
     except InsituError:
         return "cannot be read"  # the value that was asked for is there nevertheless
-    return with_units(to_text(value), units_of(array))
+    return with_units(to_text(shown_labels(array, value)[()]), label_units(array))
 
 
 def is_missing(value: Any) -> bool:

@@ -7,7 +7,8 @@
  */
 
 /**
- * A box of elements, a polygon in the coordinates of the axes (`axes: "index"`: in positions), or an element.
+ * A box of elements, a polygon in the coordinates of the axes (`axes: "index"`: in positions, `axes: "map"`: in longitudes
+ * and latitudes), or an element.
  *
  * @typedef {{ box?: Box, polygon?: [number, number][], axes?: string, point?: [number, number] }} Region
  */
@@ -139,7 +140,7 @@ function checkShapes(state) {
   if (state.regions) {
     const isPair = (/** @type {unknown} */ pair) => Array.isArray(pair) && pair.length === 2 && pair.every((number) => Math.abs(number) <= LARGEST);
     const isRegion = (/** @type {any} */ region) =>
-      integers(region?.box, 4) || integers(region?.point, 2) || (Array.isArray(region?.polygon) && region.polygon.every(isPair));
+      integers(region?.box, 4) || integers(region?.point, 2) || (Array.isArray(region?.polygon) && region.polygon.length > 2 && region.polygon.every(isPair));
     state.regions = Array.isArray(state.regions) ? state.regions.filter(isRegion) : [];
   }
   for (const key of ["index", "cell"]) {

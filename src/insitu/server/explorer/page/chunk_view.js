@@ -154,6 +154,7 @@ export class ChunkView extends PictureView {
         range: header.legend,
         title: this.colour === "bytes" ? "size of a chunk" : "compression ratio",
         height: this.barHeight,
+        width: this.isNarrow ? this.barWidth : undefined,
         formatTick: this.colour === "bytes" ? formatBytes : undefined,
       });
     this.#drawTexts(header);
@@ -203,12 +204,12 @@ export class ChunkView extends PictureView {
     );
   }
 
-  /** @param {Cell} cell */
-  pick({ row, column }) {
-    if (!this.scales) return;
+  /** @param {Cell | null} picked */
+  pick(picked) {
+    if (!this.scales || !picked) return;
     const cell = { ...this.plane.index };
-    if (this.plane.y) cell[this.plane.y] = this.scales.y.indexOfCell(row);
-    if (this.plane.x) cell[this.plane.x] = this.scales.x.indexOfCell(column);
+    if (this.plane.y) cell[this.plane.y] = this.scales.y.indexOfCell(picked.row);
+    if (this.plane.x) cell[this.plane.x] = this.scales.x.indexOfCell(picked.column);
     changeState({ cell });
   }
 

@@ -1,6 +1,6 @@
 // The colour bar beside a picture, with a real axis; arrow ends where values lie beyond the range, and what is missing.
 
-import { axisRight, scaleLinear, scaleLog, select } from "./vendor/plotting.js";
+import { axisBottom, axisRight, scaleLinear, scaleLog, select } from "./vendor/plotting.js";
 import { svgElement } from "./element.js";
 import { drawFlagLegend } from "./flag_colours.js";
 import { formatNumber, tickFormat } from "./format.js";
@@ -9,6 +9,7 @@ import { formatNumber, tickFormat } from "./format.js";
 /** @import { NumberValue } from "d3-scale" */
 
 const [BAR, TOP, SHADES, FOOT] = [16, 22, 128, 26];
+const [TITLE, TICKS] = [20, 22]; // pixels above and below a bar that lies
 
 /** Pixels that a colour bar takes beside a picture. */
 export const BAR_WIDTH = 94;
@@ -24,7 +25,7 @@ export function colourScale(low, high, isLog) {
   return (isLog && low > 0 ? scaleLog() : scaleLinear()).domain([low, high]).range([0, 1]).clamp(true);
 }
 
-/** Vertical colour bar. */
+/** Colour bar: it stands beside a picture, or lies below it. */
 export class ColourBar {
   element = svgElement("svg", { class: "colour-bar", role: "img" });
   #drawnKey = "";
@@ -43,65 +44,64 @@ export class ColourBar {
    * @param {{ min: number | null, max: number | null }} bar.range extremes of what is shown
    * @param {string | null} [bar.missing] colour of missing values: null is hatched; undefined if none are missing
    * @param {string} bar.title
-   * @param {number} bar.height
+   * @param {number} bar.height of one that stands
+   * @param {number} [bar.width] of one that lies
    * @param {(value: number) => string} [bar.formatTick]
    */
-  draw({ low, high, isLog, colourAt, below, above, borders = [], range, missing, title, height, formatTick }) {
+  draw({ low, high, isLog, colourAt, below, above, borders = [], range, missing, title, height, width, formatTick }) {
     const beyond = [range.min !== null && range.min < low, range.max !== null && range.max > high];
     const ends = [0, 0.3, 0.5, 1].map(colourAt);
-    const key = JSON.stringify([low, high, isLog, ends, below, above, borders, beyond, missing ?? `${missing}`, title, height]);
+    const key = JSON.stringify([low, high, isLog, ends, below, above, borders, beyond, missing ?? `${missing}`, title, height, width]);
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
-    const inner = Math.max(80, height - 2 * TOP - (missing === undefined ? 0 : FOOT));
-    const full = inner + 2 * TOP + (missing === undefined ? 0 : FOOT);
+    const lies = width !== undefined;
+    const foot = missing === undefined ? 0 : FOOT;
+    const inner = lies ? width - 2 * TOP : Math.max(80, height - 2 * TOP - foot);
+    const size = lies ? [width, TITLE + BAR + TICKS + foot] : [BAR_WIDTH, inner + 2 * TOP + foot];
     const root = select(this.element)
-      .attr("width", BAR_WIDTH)
-      .attr("height", full)
-      .attr("viewBox", `0 0 ${BAR_WIDTH} ${full}`);
+      .attr("width", size[0])
+      .attr("height", size[1])
+      .attr("viewBox", `0 0 ${size.join(" ")}`);
     this.element.setAttribute("aria-label", `Colour bar from ${low} to ${high}, ${title}`);
     root.selectAll("*").remove();
-    const body = root.append("g").attr("transform", `translate(18,${TOP})`);
+    const body = root.append("g").attr("transform", lies ? `translate(${TOP},${TITLE})` : `translate(18,${TOP})`);
     const shades = borders.length > 1 ? borders.length - 1 : SHADES;
+    const step = inner / shades;
     for (let shade = 0; shade < shades; shade += 1) {
       body
         .append("rect")
-        .attr("x", 0)
-        .attr("width", BAR)
-        .attr("y", inner - ((shade + 1) * inner) / shades)
-        .attr("height", inner / shades + 0.6)
+        .attr("x", lies ? shade * step : 0)
+        .attr("width", lies ? step + 0.6 : BAR)
+        .attr("y", lies ? 0 : inner - (shade + 1) * step)
+        .attr("height", lies ? BAR : step + 0.6)
         .attr("fill", colourAt((shade + 0.5) / shades));
     }
-    if (beyond[1])
-      body
-        .append("path")
-        .attr("class", "beyond")
-        .attr("d", `M0,-2h${BAR}l-${BAR / 2},-10z`)
-        .attr("fill", above ?? colourAt(1));
-    if (beyond[0])
-      body
-        .append("path")
-        .attr("class", "beyond")
-        .attr("d", `M0,${inner + 2}h${BAR}l-${BAR / 2},10z`)
-        .attr("fill", below ?? colourAt(0));
-    const scale = (isLog && low > 0 ? scaleLog() : scaleLinear()).domain([low, high]).range([inner, 0]);
+    /** @type {(from: number, by: number, colour: string) => void} */
+    const drawArrow = (from, by, colour) => {
+      const path = lies ? `M${from},0v${BAR}l${by},-${BAR / 2}z` : `M0,${inner - from}h${BAR}l-${BAR / 2},${-by}z`;
+      body.append("path").attr("class", "beyond").attr("d", path).attr("fill", colour);
+    };
+    if (beyond[1]) drawArrow(inner + 2, 10, above ?? colourAt(1));
+    if (beyond[0]) drawArrow(-2, -10, below ?? colourAt(0));
+    const scale = (isLog && low > 0 ? scaleLog() : scaleLinear()).domain([low, high]).range(lies ? [0, inner] : [inner, 0]);
     /** @type {Axis<NumberValue>} */
-    const axis = axisRight(scale)
-      .ticks(Math.max(2, Math.floor(inner / 48)))
+    const axis = (lies ? axisBottom(scale) : axisRight(scale))
+      .ticks(Math.max(2, Math.floor(inner / (lies ? 64 : 48))))
       .tickSizeOuter(0);
     const format = formatTick ?? (borders.length ? stepFormat(borders) : tickFormat(low, high));
     // On a logarithmic scale d3 leaves out the texts of ticks that would overlap.
     if (borders.length || !(isLog && low > 0)) axis.tickFormat((value) => format(Number(value)));
     if (borders.length) {
-      const every = Math.ceil((borders.length * 18) / inner);
+      const every = Math.ceil((borders.length * (lies ? 44 : 18)) / inner);
       axis.tickValues(borders.filter((_, at) => at % every === 0));
     }
-    body.append("g").attr("class", "axis").attr("transform", `translate(${BAR},0)`).call(axis);
-    if (missing !== undefined) this.#drawMissing(TOP + inner + FOOT - 4, missing);
+    body.append("g").attr("class", "axis").attr("transform", lies ? `translate(0,${BAR})` : `translate(${BAR},0)`).call(axis);
+    if (missing !== undefined) this.#drawMissing(size[1] - (lies ? 20 : TOP + 4), missing);
     root
       .append("text")
       .attr("class", "axis-title")
       .attr("text-anchor", "middle")
-      .attr("transform", `translate(11,${TOP + inner / 2}) rotate(-90)`)
+      .attr("transform", lies ? `translate(${width / 2},${TITLE - 6})` : `translate(11,${TOP + inner / 2}) rotate(-90)`)
       .text(title);
   }
 

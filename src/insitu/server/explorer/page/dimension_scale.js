@@ -1,6 +1,6 @@
 // Scale of one side of a picture: element index <-> row or column of the sampled array <-> coordinate <-> screen.
 
-import { scaleLinear, scaleUtc } from "./vendor/plotting.js";
+import { scaleLinear, scaleUtc, utcFormat } from "./vendor/plotting.js";
 import { dateTicks } from "./calendar.js";
 import { degreeAxis, degreeTicks, formatDegrees, formatLabel, tickFormat } from "./format.js";
 
@@ -218,7 +218,7 @@ export class DimensionScale {
     if (this.side.labels) return axis.tickValues(this.#labelTicks(count)).tickFormat((at) => this.#labelAt(Number(at)));
     axis.ticks(count);
     if (this.side.kind === "time" && !this.byIndex && !this.side.calendar)
-      return axis.tickValues(this.#withinData(this.scale.ticks(count)));
+      return axis.tickValues(this.#withinData(this.scale.ticks(count))).tickFormat((value) => tickOfTime(new Date(Number(value))));
     if (this.side.calendar && !this.byIndex) {
       const [low, high] = this.#dataRange();
       const { values, format } = dateTicks(low, high, count, this.side.calendar);
@@ -429,4 +429,17 @@ export function risesDownwards(attributes, dim) {
     /^(k|h|da|m|d)?pa(scals?)?$|^(milli|deci)?bars?$|^[dm]b(ar)?$/.test(text("units")) ||
     /^(depth[a-z]?|dep|deptht|lev_p|p?lev_?p?|plev\w*|pressure|pres|isobaric\w*|level_p|deptho)$/i.test(dim)
   );
+}
+
+/**
+ * Return the text of a tick: the smallest part of a time that is not its first. Those of d3 have AM and PM.
+ *
+ * @param {Date} time
+ */
+function tickOfTime(time) {
+  if (time.getUTCMilliseconds()) return utcFormat(":%S.%L")(time);
+  if (time.getUTCSeconds()) return utcFormat("%H:%M:%S")(time);
+  if (time.getUTCHours() || time.getUTCMinutes()) return utcFormat("%H:%M")(time);
+  if (time.getUTCDate() > 1) return utcFormat("%b %d")(time);
+  return utcFormat(time.getUTCMonth() ? "%b" : "%Y")(time);
 }

@@ -64,7 +64,7 @@ export async function downloadPicture(view) {
  * @param {FieldView} view
  * @param {number} density pixels for each of the screen
  */
-export async function paintPicture({ picture, bar, variable, archive, answer, caption }, density) {
+export async function paintPicture({ picture, bar, variable, archive, answer, caption, isNarrow }, density) {
   const units = answer?.header.units ?? variable.units;
   const title = `${variable.long_name || variable.name}${units && units !== "1" ? ` (${units})` : ""}`;
   const [main, side] = [picture.axes, bar.element].map((svg) => ({
@@ -73,8 +73,8 @@ export async function paintPicture({ picture, bar, variable, archive, answer, ca
     svg,
   }));
   const head = 44;
-  const width = main.width + side.width + 12;
-  const height = head + Math.max(main.height, side.height) + 46;
+  const width = isNarrow ? Math.max(main.width, side.width) : main.width + side.width + 12;
+  const height = head + (isNarrow ? main.height + side.height : Math.max(main.height, side.height)) + 46;
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: Math.round(width * density), height: Math.round(height * density) });
   const context = contextOf(canvas);
@@ -93,7 +93,8 @@ export async function paintPicture({ picture, bar, variable, archive, answer, ca
   if (picture.overlay.childElementCount)
     context.drawImage(await rasterOf(picture.overlay), left, top, picture.size.width, picture.size.height);
   context.drawImage(await rasterOf(main.svg), 0, head, main.width, main.height);
-  context.drawImage(await rasterOf(side.svg), main.width, head, side.width, side.height);
+  const [sideLeft, sideTop] = isNarrow ? [0, head + main.height] : [main.width, head];
+  context.drawImage(await rasterOf(side.svg), sideLeft, sideTop, side.width, side.height);
   context.fillStyle = themeColour("ink-soft");
   context.font = "12px system-ui, sans-serif";
   context.fillText((caption.textContent ?? "").split(". Draw")[0], 14, height - 28, width - 28);

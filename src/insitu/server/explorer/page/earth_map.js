@@ -36,6 +36,7 @@ const LEFT = 52; // pixels for the labels of parallels
 const WIDEST_LABEL = 46; // pixels
 const MOST = 4000; // pixels for each degree, at most
 const POLAR = 20; // degrees: fields that lie beyond this latitude, all around, are drawn around the pole
+const BOX_STEPS = 12; // places along each side of a box, which need not be straight in longitude and latitude
 const SLOW = 60; // ms for a frame of a map that moves
 const REST = 250; // ms that a map rests before finer values are asked for
 /** @type {LineName[]} */
@@ -497,6 +498,54 @@ export class EarthMap {
   }
 
   /**
+   * Return the place at a point, on flat maps with a longitude that is half a turn from the middle at most.
+   *
+   * @param {Point} point
+   * @returns {Place | null}
+   */
+  placeAt(point) {
+    const { projection } = this;
+    const place = projection?.invert(point) ?? null;
+    if (!place || !projection?.kind.raw) return place;
+    return [projection.centre[0] + wrapLongitude(place[0] - projection.centre[0]), place[1]];
+  }
+
+  /**
+   * Return places along a box on the screen, all around it.
+   *
+   * @param {Point} from
+   * @param {Point} to
+   * @returns {Place[]}
+   */
+  placesAround([x0, y0], [x1, y1]) {
+    const corners = [[x0, y0], [x1, y0], [x1, y1], [x0, y1], [x0, y0]]; // prettier-ignore
+    const isShort = this.#isFramed && 2 * Math.abs(x1 - x0) < Math.PI * (this.projection?.scale ?? 0);
+    const steps = isShort ? 1 : BOX_STEPS;
+    return corners.slice(1).flatMap((corner, at) =>
+      Array.from({ length: steps }, (_, step) => {
+        const [left, top] = corners[at].map((begin, side) => begin + ((corner[side] - begin) * step) / steps);
+        return this.placeAt([left, top]);
+      }).filter((place) => place !== null),
+    );
+  }
+
+  /**
+   * Show what lies in a box on the screen.
+   *
+   * @param {Point} from
+   * @param {Point} to
+   */
+  zoomTo([x0, y0], [x1, y1]) {
+    const factor = Math.min(this.width / Math.max(1, Math.abs(x1 - x0)), this.height / Math.max(1, Math.abs(y1 - y0)));
+    /** @type {Point} */
+    const middle = [(x0 + x1) / 2, (y0 + y1) / 2];
+    this.#zoom(middle, factor);
+    this.#grasp(middle);
+    this.#drag([this.width / 2, this.height / 2]);
+    this.#startRest();
+  }
+
+  /**
    * Return a point as shares of the picture.
    *
    * @param {Point} point
@@ -559,20 +608,25 @@ function cellRange({ cells, width, height }, count, from, to) {
   ];
   const [[left, right], [top, bottom]] = [range(0, width), range(1, height)];
   const rows = /** @type {[number, number]} */ ([Infinity, -1]);
-  const columns = /** @type {[number, number]} */ ([Infinity, -1]);
+  const found = new Uint8Array(count);
   for (let y = top; y <= bottom; y += 1) {
     for (let x = left; x <= right; x += 1) {
       const cell = cells[y * width + x] - FIRST;
       if (cell < 0) continue;
       const row = Math.floor(cell / count);
-      const column = cell - row * count;
+      found[cell - row * count] = 1;
       if (row < rows[0]) rows[0] = row;
       if (row > rows[1]) rows[1] = row;
-      if (column < columns[0]) columns[0] = column;
-      if (column > columns[1]) columns[1] = column;
     }
   }
-  return rows[1] < 0 ? null : { rows, columns };
+  if (rows[1] < 0) return null;
+  // Cells smaller than a pixel leave gaps, too; a seam leaves one that is far wider.
+  const columns = Array.from(found.keys()).filter((column) => found[column]);
+  const gaps = columns.slice(1).map((column, at) => column - columns[at]).sort((one, other) => other - one);
+  const usual = gaps[1] ?? 1;
+  const [first, last] = [columns[0], columns[columns.length - 1]];
+  const isCut = gaps.length > 1 && gaps[0] > 2 * usual + 1 && first <= usual && last >= count - 1 - usual;
+  return { rows, columns: [first, last], isCut };
 }
 
 /** @param {string} name of a colour of the theme */

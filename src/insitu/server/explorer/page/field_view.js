@@ -8,7 +8,7 @@ import { Composite, compositeBands, wordsOfBands } from "./composite.js";
 import { DimensionScale, isEqualAspect, rowsRunDown } from "./dimension_scale.js";
 import { EarthMap } from "./earth_map.js";
 import { element, labelled } from "./element.js";
-import { FlagColours, flagsOf } from "./flag_colours.js";
+import { FlagColours, flagsOf, legendHeight } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
 import { formatCount, formatLabel, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
 import { Histogram } from "./histogram.js";
@@ -34,7 +34,7 @@ import { ValueColours } from "./value_colours.js";
 /** @import { Range } from "./colour.js" */
 /** @import { Side } from "./dimension_scale.js" */
 /** @import { Parameters } from "./api.js" */
-/** @import { Cell } from "./picture.js" */
+/** @import { Cell, Cells, Point } from "./picture.js" */
 /** @import { FieldPlane } from "./plane.js" */
 
 /**
@@ -68,12 +68,14 @@ import { ValueColours } from "./value_colours.js";
  * @typedef {{ cells: Numbers, painter: (value: number) => number }} Painted
  */
 
-/** @typedef {[number, number]} Point row and column of an element of the variable */
+/** @typedef {[number, number]} Pair row and column of an element of the variable, or two coordinates */
 
 /** Side of cells that do not lie in rows. */
 const NO_ROWS = new DimensionScale({ dim: "", kind: "index", units: null, name: "", calendar: null, labels: null }, Float64Array.of(0), 0, 1, 1, true);
 const HOVER = 180; // ms that the pointer rests before the exact value is asked for
 const FRAMES_AHEAD = 8; // pictures that are asked for while an animation plays
+const MOST_COLUMNS = 4096; // that the server gives
+const MOST_PLACES = 4e6; // cells of a grid whose places are read for a polygon
 const HISTOGRAM_PAUSE = 300; // ms after the last picture of an animation
 const KEYS =
   "Arrow keys move the cross-hair, Enter draws lines through it, plus zooms in, minus zooms out, Escape shows all and ends a polygon, brackets move the first slider. A map is moved by the keys w, a, s and d.";
@@ -161,10 +163,11 @@ export class FieldView extends PictureView {
     this.sliders.showPace(state);
     const whole = { ...this.#parameters(this.plane), bands: compositeBands(state, this.plane) };
     const box = this.#showMap(state, whole);
-    const parameters = box ? { ...whole, box } : whole;
+    const finer = box ? { box, ...this.#finerResolution(box) } : {};
+    const parameters = { ...whole, ...finer };
     const ahead = this.sliders.upcoming(FRAMES_AHEAD).flatMap((index) => {
       const plane = { ...this.plane, index: { ...this.plane.index, ...index } };
-      const next = { ...this.#parameters(plane), ...(box ? { box } : {}) };
+      const next = { ...this.#parameters(plane), ...finer };
       return [next, ...this.composite.requests(next)];
     });
     const { base } = this.map;
@@ -223,6 +226,19 @@ export class FieldView extends PictureView {
     /** @param {number} pixels */
     const steps = (pixels) => Math.min(1600, Math.max(64, Math.ceil((pixels * density) / 64) * 64));
     return { rows: steps(this.height), columns: steps(this.width) };
+  }
+
+  /**
+   * Return the resolution of a part that is in view. On both sides of the seam of a field lie its first and its last
+   * column, and with them all others: the fewer rows there are, the more columns are asked for.
+   *
+   * @param {Box} box
+   */
+  #finerResolution([top, bottom, left, right]) {
+    const { rows, columns } = this.#resolution();
+    const [, , x0, x1] = this.plane.box;
+    if (left > x0 || right < x1) return {};
+    return { columns: Math.min(MOST_COLUMNS, Math.floor((columns * rows) / Math.min(rows, bottom - top))) };
   }
 
   redraw() {
@@ -291,11 +307,12 @@ export class FieldView extends PictureView {
    * @param {string} title
    */
   #drawWords(entries, title) {
-    this.bar.drawWords({ entries, title, width: this.barWidth, height: this.barHeight });
+    const height = this.isNarrow ? legendHeight(entries.length) : this.barHeight;
+    this.bar.drawWords({ entries, title, width: this.barWidth, height });
   }
 
   get barWidth() {
-    if (!this.shownFlags && !compositeBands(this.state, this.plane)) return super.barWidth;
+    if (this.isNarrow || (!this.shownFlags && !compositeBands(this.state, this.plane))) return super.barWidth;
     return Math.round(Math.min(200, 0.34 * this.stageWidth));
   }
 
@@ -321,6 +338,7 @@ export class FieldView extends PictureView {
       missing: header.missing ? colours.missing : undefined,
       title,
       height: this.barHeight,
+      width: this.isNarrow ? this.barWidth : undefined,
     });
   }
 
@@ -391,7 +409,7 @@ export class FieldView extends PictureView {
     }
     const places = isMap ? this.places : new AxesPlaces(y, x);
     this.overlay.draw({ svg: this.picture.overlay, places, size: this.picture.size });
-    this.regions.draw(this.picture.overlay, places, !isMap && y.byIndex && x.byIndex);
+    this.regions.draw(this.picture.overlay, places, this.#drawsPlaces ? "map" : !isMap && y.byIndex && x.byIndex ? "index" : undefined);
   }
 
   /** Draw a map that was moved: all but the picture is as before. */
@@ -479,29 +497,51 @@ export class FieldView extends PictureView {
     });
   }
 
-  /** @param {Cell} cell */
-  pick({ row, column }) {
-    if (this.scales) {
-      const { y, x } = this.scales;
-      /** @type {(scale: DimensionScale, cell: number) => number} */
-      const place = (scale, cell) => (scale.byIndex ? scale.indexOfCell(cell) : scale.positions[cell]);
-      if (this.regions.takePoint([y.indexOfCell(row), x.indexOfCell(column)], [place(x, column), place(y, row)])) return;
-    }
-    if (this.scales) changeState({ point: [this.scales.y.indexOfCell(row), this.scales.x.indexOfCell(column)] });
+  /**
+   * Choose an element, or draw a part of a region.
+   *
+   * @param {Cell | null} cell
+   * @param {Point} pixel
+   */
+  pick(cell, pixel) {
+    if (!this.scales) return;
+    const { y, x } = this.scales;
+    /** @type {(scale: DimensionScale, cell: number) => number} */
+    const place = (scale, cell) => (scale.byIndex ? scale.indexOfCell(cell) : scale.positions[cell]);
+    /** @type {Pair | null} */
+    const point = cell && [y.indexOfCell(cell.row), x.indexOfCell(cell.column)];
+    const ofAxes = /** @type {Pair | null} */ (cell && [place(x, cell.column), place(y, cell.row)]);
+    const vertex = this.#drawsPlaces ? this.map.placeAt(pixel) : ofAxes;
+    if (!this.regions.takePoint(point, vertex) && point) changeState({ point });
+  }
+
+  /**
+   * Whether polygons have longitudes and latitudes as vertices: not those of huge grids, whose cells would all have to be
+   * looked at.
+   */
+  get #drawsPlaces() {
+    const isMap = this.#mapLayers().length > 0;
+    const [, rows, , columns] = this.plane.whole;
+    return isMap && (this.#mapKind !== "grid" || rows * columns <= MOST_PLACES);
   }
 
   /**
    * Zoom, or draw a region.
    *
-   * @param {[number, number]} rows
-   * @param {[number, number]} columns
+   * @param {Cells | null} cells
+   * @param {Point} from
+   * @param {Point} to
    */
-  drag(rows, columns) {
+  drag(cells, from, to) {
     if (!this.scales) return;
     const { y, x } = this.scales;
-    /** @type {Box} */
-    const box = [...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)];
-    if (!this.regions.takeBox(box)) changeState({ box, ...this.wholeChanges() });
+    const isBox = cells && this.plane.y !== null && !cells.isCut;
+    if (isBox) {
+      /** @type {Box} */
+      const box = [...y.rangeOfCells(...cells.rows), ...x.rangeOfCells(...cells.columns)];
+      if (!this.regions.takeBox(box)) changeState({ box, ...this.wholeChanges() });
+    } else if (this.regions.mode === "box") this.regions.takePolygon(this.map.placesAround(from, to));
+    else this.map.zoomTo(from, to);
   }
 
   /** @returns {Changes} */
@@ -539,7 +579,7 @@ export class FieldView extends PictureView {
     const note = { all: "", mean: "mean of the cell", nearest: "nearest", overview: "overview" }[
       header.sampling.method
     ];
-    /** @type {Point} */
+    /** @type {Pair} */
     const point = [y.indexOfCell(cell.row), x.indexOfCell(cell.column)];
     this.#showReadout(text, place, note, point);
     if (isSpoken) this.spoken.textContent = `${text} at ${place}`;
@@ -568,7 +608,7 @@ export class FieldView extends PictureView {
    * @param {string} value
    * @param {string} place
    * @param {string} note
-   * @param {Point} [point]
+   * @param {Pair} [point]
    * @param {string} [title] the value with all its digits
    */
   #showReadout(value, place, note, point, title) {
@@ -583,7 +623,7 @@ export class FieldView extends PictureView {
   /**
    * Return the positions of an element along the sides.
    *
-   * @param {Point} point
+   * @param {Pair} point
    * @returns {Record<string, number>}
    */
   #indexOf([row, column]) {
@@ -594,7 +634,7 @@ export class FieldView extends PictureView {
   /**
    * Ask for the exact value of an element and show it, with coordinates of two dimensions.
    *
-   * @param {Point} point
+   * @param {Pair} point
    */
   async #showExactValue(point) {
     const index = { ...this.plane.index, ...this.#indexOf(point) };
@@ -643,7 +683,7 @@ export class FieldView extends PictureView {
     this.picture.mark(point && y && x ? { row: y.cellOfIndex(point[0]), column: x.cellOfIndex(point[1]) } : null);
   }
 
-  /** @param {Point} point */
+  /** @param {Pair} point */
   async #showLine(point) {
     const { variable, plane, state } = this;
     /** @type {Record<string, number>} */

@@ -130,6 +130,15 @@ export class FlagColours {
 }
 
 /**
+ * Return the height of a legend with so many entries, or with a dozen of them.
+ *
+ * @param {number} count
+ */
+export function legendHeight(count) {
+  return TOP + (Math.min(12, count) + 1) * LINE;
+}
+
+/**
  * Draw a legend of words in place of a colour bar.
  *
  * @param {SVGSVGElement} svg

@@ -162,7 +162,8 @@ class Explorer {
       return archive ? { url, archive, tree: new DatasetTree(archive) } : null;
     } catch (problem) {
       this.#pageKey = null;
-      this.#setPage(`problem ${url}`, () => messagePage(errorBox(problem, () => this.#reload())));
+      if (await isFolder(url)) changeState({ folder: url }, { fresh: true, replace: true });
+      else this.#setPage(`problem ${url}`, () => messagePage(errorBox(problem, () => this.#reload())));
       return null;
     }
   }
@@ -273,6 +274,16 @@ class Explorer {
     const url = this.#server?.open;
     if (!location.hash && url) history.replaceState(null, "", formatState({ url }));
   }
+}
+
+/**
+ * Return whether what could not be opened is a folder with something in it, which can be listed.
+ *
+ * @param {string} url
+ */
+async function isFolder(url) {
+  const answer = await askJson("list", { folder: url }).catch(() => null);
+  return Boolean(answer?.entries.length);
 }
 
 /** @returns {Promise<ServerState>} */

@@ -1,5 +1,7 @@
 // Where elements, boxes and polygons of a variable lie on a map.
 
+import { closeAroundPole } from "./projections.js";
+
 /** @import { Box } from "./address.js" */
 /** @import { BinaryAnswer } from "./binary.js" */
 /** @import { DimensionScale } from "./dimension_scale.js" */
@@ -103,12 +105,32 @@ export class MapPlaces {
   }
 
   /**
+   * @param {[number, number][]} places
+   * @param {boolean} isClosed
+   * @returns {Point[][]}
+   */
+  ofPlaces(places, isClosed) {
+    const ends = isClosed ? places : this.ringOf(places).slice(0, places.length);
+    return this.#lines(ends, isClosed, (lon, lat) => [lon, lat]);
+  }
+
+  /**
+   * Flat maps show which way an edge goes.
+   *
+   * @param {Place[]} places
+   */
+  ringOf(places) {
+    return this.map.projection?.kind.raw ? places : closeAroundPole(places);
+  }
+
+  /**
    * Return the lines between elements, which are bent on a map, cut where the map ends.
    *
-   * @param {[number, number][]} ends columns and rows
+   * @param {[number, number][]} ends columns and rows, or what `placeOf` takes
    * @param {boolean} isClosed
+   * @param {(along: number, down: number) => Place} placeOf
    */
-  #lines(ends, isClosed) {
+  #lines(ends, isClosed, placeOf = (column, row) => this.#placeOf(row, column)) {
     const { projection, width } = this.map;
     /** @type {Point[][]} */
     const pieces = [];
@@ -119,7 +141,7 @@ export class MapPlaces {
       const [before, above] = line[Math.max(0, at - 1)];
       for (let step = at ? 1 : STEPS; step <= STEPS; step += 1) {
         const share = step / STEPS;
-        const place = this.#placeOf(above + (row - above) * share, before + (column - before) * share);
+        const place = placeOf(before + (column - before) * share, above + (row - above) * share);
         const point = place.every(Number.isFinite) ? (projection?.project(...place) ?? null) : null;
         if (point && last && Math.hypot(point[0] - last[0], point[1] - last[1]) < width / 3) pieces[pieces.length - 1].push(point);
         else if (point) pieces.push([point]);

@@ -15,8 +15,8 @@ import { element, svgElement } from "./element.js";
  * What is called when a user does something.
  *
  * @typedef {object} Actions
- * @property {(cells: Cells) => void} zoom to these cells
- * @property {(cell: Cell) => void} pick
+ * @property {(cells: Cells | null, from: Point, to: Point) => void} zoom to these cells, those of a box that was drawn
+ * @property {(cell: Cell | null, point: Point) => void} pick
  * @property {(cell: Cell | null, isSpoken: boolean) => void} hover null: the pointer has left; spoken: moved by keys
  * @property {() => void} reset
  * @property {(by: number) => void} step
@@ -42,7 +42,8 @@ import { element, svgElement } from "./element.js";
 /**
  * Rows and columns of a box, inclusive.
  *
- * @typedef {{ rows: [number, number], columns: [number, number] }} Cells
+ * @typedef {{ rows: [number, number], columns: [number, number], isCut?: boolean }} Cells `isCut`: it lies on both sides of
+ *   the seam, where the last column meets the first: there are others between, which it does not show
  */
 
 /**
@@ -389,7 +390,7 @@ export class Picture {
       const wasMoving = surface.classList.contains("moving");
       surface.classList.remove("moving");
       if (does === "pinch" || wasMoving) frame.handle?.release();
-      else if (!isFar(from, to)) this.#pick(frame.cellAt(to));
+      else if (!isFar(from, to)) this.actions.pick(frame.cellAt(to), to);
       else if (does === "box") this.#zoom(frame, from, to);
     });
     surface.addEventListener("pointercancel", (event) => {
@@ -416,11 +417,6 @@ export class Picture {
     );
   }
 
-  /** @param {Cell | null} cell */
-  #pick(cell) {
-    if (cell) this.actions.pick(cell);
-  }
-
   /**
    * @param {Point} from
    * @param {Point} to
@@ -442,8 +438,7 @@ export class Picture {
    * @param {Point} to
    */
   #zoom(frame, from, to) {
-    const cells = frame.cellsWithin(from, to);
-    if (cells) this.actions.zoom(cells);
+    this.actions.zoom(frame.cellsWithin(from, to), from, to);
   }
 
   /** @param {KeyboardEvent} event */
@@ -454,9 +449,10 @@ export class Picture {
     const move = MOVES[event.key];
     const turn = TURNS[event.key.toLowerCase()];
     const cursor = this.#cursor ?? frame.cellAt([width / 2, height / 2]);
+    const at = cursor && frame.pixelOfCell(cursor);
     if (turn && frame.handle) this.#turn(frame.handle, turn);
     else if (move && cursor) this.actions.hover(frame.neighbour(cursor, move, event.shiftKey ? 10 : 1), true);
-    else if (event.key === "Enter") this.#pick(cursor);
+    else if (event.key === "Enter" && at) this.actions.pick(cursor, at);
     else if (event.key === "+" || event.key === "=") this.#zoomByKey(frame, cursor, ZOOM);
     else if (event.key === "-" && frame.handle) this.#zoomByKey(frame, cursor, 1 / ZOOM);
     else if (event.key === "-" || event.key === "0" || event.key === "Escape") this.actions.reset();

@@ -24,6 +24,8 @@ import { DimensionScale } from "./dimension_scale.js";
  * @property {(element: [number, number]) => Point | null} ofElement row and column of the variable
  * @property {(box: Box) => Point[][]} ofBox closed lines, or pieces of one
  * @property {(vertices: [number, number][], isClosed: boolean) => Point[][]} ofVertices coordinates of the axes
+ * @property {(places: [number, number][], isClosed: boolean) => Point[][]} ofPlaces longitudes and latitudes
+ * @property {(places: [number, number][]) => [number, number][]} ringOf a polygon whose longitudes do not jump
  */
 
 /**
@@ -97,5 +99,19 @@ export class AxesPlaces {
   ofVertices(vertices) {
     const { y, x } = this;
     return [vertices.map(([at, down]) => [x.scale(x.byIndex ? at + 0.5 : at), y.scale(y.byIndex ? down + 0.5 : down)])];
+  }
+
+  /**
+   * Only maps have places.
+   *
+   * @returns {Point[][]}
+   */
+  ofPlaces() {
+    return [];
+  }
+
+  /** @param {[number, number][]} places */
+  ringOf(places) {
+    return places;
   }
 }

@@ -15,8 +15,10 @@ import { Sliders } from "./sliders.js";
 /** @import { Archive, Variable } from "./archive.js" */
 /** @import { CellScale } from "./dimension_scale.js" */
 /** @import { Child } from "./element.js" */
-/** @import { Cell, Frame } from "./picture.js" */
+/** @import { Cell, Cells, Frame, Point } from "./picture.js" */
 /** @import { Plane } from "./plane.js" */
+
+const NARROW = 480; // pixels
 
 /**
  * How the picture of one kind is asked for and described.
@@ -69,8 +71,8 @@ export class PictureView {
     /** @type {{ y: Scale, x: Scale } | null} The sides of the picture that is drawn. */
     this.scales = null;
     this.picture = new Picture(kind.label, {
-      zoom: ({ rows, columns }) => this.drag(rows, columns),
-      pick: (cell) => this.pick(cell),
+      zoom: (cells, from, to) => this.drag(cells, from, to),
+      pick: (cell, point) => this.pick(cell, point),
       hover: (cell, isSpoken) => this.hover(cell, isSpoken),
       reset: () => this.reset(),
       step: (by) => this.sliders.step(by),
@@ -133,11 +135,12 @@ export class PictureView {
   redraw() {}
 
   /**
-   * Choose a cell.
+   * Choose what lies at a point.
    *
-   * @param {Cell} _cell
+   * @param {Cell | null} _cell null: there is none
+   * @param {Point} _point
    */
-  pick(_cell) {}
+  pick(_cell, _point) {}
 
   /**
    * Read a cell; null: the pointer has left.
@@ -270,12 +273,18 @@ export class PictureView {
    */
   drawFrame(frame, render) {
     this.#drawnWidth = this.stageWidth;
+    this.stage.classList.toggle("narrow", this.isNarrow);
     this.picture.draw({ frame, render, room: { width: this.width, height: this.height } });
+  }
+
+  /** Whether the colour bar lies below the picture: beside it, there would be little left of a phone. */
+  get isNarrow() {
+    return this.stageWidth < NARROW;
   }
 
   /** Width of the colour bar. */
   get barWidth() {
-    return BAR_WIDTH;
+    return this.isNarrow ? Math.max(120, this.stageWidth - 12) : BAR_WIDTH;
   }
 
   /** Height of the colour bar, whose triangles reach beyond the picture. */
@@ -290,7 +299,7 @@ export class PictureView {
 
   /** Pixels that there are for the picture with its axes. */
   get width() {
-    return Math.max(200, this.stageWidth - this.barWidth - 8);
+    return Math.max(200, this.stageWidth - (this.isNarrow ? 0 : this.barWidth) - 8);
   }
 
   /** Pixels that the picture may be high. */
@@ -305,13 +314,14 @@ export class PictureView {
   /**
    * Do what drawing a box over the picture does: zoom.
    *
-   * @param {[number, number]} rows
-   * @param {[number, number]} columns
+   * @param {Cells | null} cells in the box; null: there are none
+   * @param {Point} _from
+   * @param {Point} _to
    */
-  drag(rows, columns) {
-    if (!this.scales) return;
+  drag(cells, _from, _to) {
+    if (!this.scales || !cells) return;
     const { y, x } = this.scales;
-    changeState({ [this.kind.boxKey]: [...y.rangeOfCells(...rows), ...x.rangeOfCells(...columns)] });
+    changeState({ [this.kind.boxKey]: [...y.rangeOfCells(...cells.rows), ...x.rangeOfCells(...cells.columns)] });
   }
 
   /** Do what a double click does: show all. */

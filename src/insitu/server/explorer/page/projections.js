@@ -273,7 +273,11 @@ export function fitBounds(name, { west, east, south, north }) {
   const lon = (west + east) / 2;
   /** @type {Place} */
   const whole = [isRound && !raw ? 0 : lon, pole ?? (raw ? 0 : (south + north) / 2)];
-  if (!raw && isRound && (pole !== undefined || north - south > 90)) return { centre: pole === undefined ? [0, 20] : whole, ...world };
+  if (!raw && isRound && pole !== undefined) {
+    const radius = Math.min(1, Math.tan(((90 - (pole > 0 ? south : -north)) / 2) * RADIANS));
+    return { centre: whole, width: 2 * radius, height: 2 * radius };
+  }
+  if (!raw && isRound && north - south > 90) return { centre: [0, 20], ...world };
   const unit = new MapProjection(name, whole, 1, { width: 0, height: 0 });
   const steps = Array.from({ length: 33 }, (_, at) => at / 32);
   const { limit = 90 } = unit.kind;
@@ -295,4 +299,23 @@ export function fitBounds(name, { west, east, south, north }) {
     width: Math.max(1e-6, right - left),
     height: Math.max(1e-6, bottom - top),
   };
+}
+
+/**
+ * Return the places of a polygon with longitudes that do not jump; one around a pole is closed along it.
+ *
+ * @param {Place[]} places
+ * @returns {Place[]}
+ */
+export function closeAroundPole(places) {
+  /** @type {Place[]} */
+  const ring = [];
+  for (const [lon, lat] of [...places, places[0]]) {
+    const before = ring.at(-1)?.[0] ?? lon;
+    ring.push([before + wrapLongitude(lon - before), lat]);
+  }
+  const [first, end] = [ring[0], ring[ring.length - 1]];
+  if (Math.abs(end[0] - first[0]) < 180) return ring.slice(0, -1);
+  const pole = 90 * Math.sign(ring.reduce((sum, [, lat]) => sum + lat, 0) || 1);
+  return [...ring, [end[0], pole], [first[0], pole]];
 }

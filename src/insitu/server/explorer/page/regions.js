@@ -5,11 +5,12 @@ import { askArrays, askFile, Latest } from "./api.js";
 import { changeState, readState } from "./address.js";
 import { saveBlob } from "./downloads.js";
 import { element, svgElement } from "./element.js";
-import { formatCount, formatLabel, formatNumber, joinUnits } from "./format.js";
+import { formatCount, formatDegrees, formatLabel, formatNumber, joinUnits } from "./format.js";
 import { withPlaces } from "./line_places.js";
 import { errorBox } from "./messages.js";
 import { sizeOf } from "./plane.js";
 import { positionAxis } from "./position_axis.js";
+import { wrapLongitude } from "./projections.js";
 import { themeColour } from "./theme.js";
 
 /** @import { AlignedData, Series } from "uplot" */
@@ -38,7 +39,10 @@ export class Regions {
   #drawAgain = null;
   /** @type {FieldPlane | null} */
   #plane = null;
-  #byIndex = false;
+  /** @type {"index" | "map" | undefined} What vertices are; undefined: coordinates of the axes. */
+  #axes = undefined;
+  /** @type {Places | null} Those that were drawn last. */
+  #places = null;
 
   /**
    * @param {string} url
@@ -97,13 +101,14 @@ export class Regions {
    * Offer to move the picture, where it is a map.
    *
    * @param {boolean} isMap
-   * @param {boolean} hasRows whether the cells lie in rows: else there are no boxes of them, nor regions
+   * @param {boolean} hasRows whether the cells lie in rows: else there are no boxes of them to zoom to
    */
   showMap(isMap, hasRows) {
-    this.controls.hidden = !hasRows;
-    const [button] = this.buttons;
-    if (button.hidden === !isMap) return;
-    button.hidden = !isMap;
+    this.controls.hidden = !isMap && !hasRows;
+    const [move, zoom] = this.buttons;
+    zoom.hidden = !hasRows;
+    if (move.hidden === !isMap) return;
+    move.hidden = !isMap;
     if (this.mode === "zoom" || this.mode === "move") this.setMode(isMap ? "move" : "zoom");
   }
 
@@ -127,15 +132,25 @@ export class Regions {
   }
 
   /**
+   * Add a polygon that was drawn as a box on a map.
+   *
+   * @param {[number, number][]} places longitudes and latitudes
+   */
+  takePolygon(places) {
+    if (places.length >= 3) this.#add({ polygon: (this.#places?.ringOf(places) ?? places).map(roundPlace), axes: "map" });
+  }
+
+  /**
    * Add a vertex or a point; whether it was taken.
    *
-   * @param {[number, number]} element_ row and column of the element
-   * @param {[number, number]} place its coordinates on the axes, x and y
+   * @param {[number, number] | null} element_ row and column of the element; null: there is none
+   * @param {[number, number] | null} place x and y on the axes, longitude and latitude of a map; null: there are none
    */
   takePoint(element_, place) {
-    if (this.mode === "point") this.#add({ point: element_ });
-    else if (this.mode === "polygon") {
-      this.#vertices.push(place);
+    if (this.mode === "point") {
+      if (element_) this.#add({ point: element_ });
+    } else if (this.mode === "polygon") {
+      if (place) this.#vertices.push(place);
       this.onchange();
     } else return false;
     return true;
@@ -146,8 +161,9 @@ export class Regions {
     if (this.mode !== "polygon" || this.#vertices.length === 0) return false;
     const vertices = this.#vertices;
     this.#vertices = [];
-    if (vertices.length >= 3) this.#add({ polygon: vertices, ...(this.#byIndex ? { axes: "index" } : {}) });
-    else this.onchange();
+    if (vertices.length < 3) this.onchange();
+    else if (this.#axes === "map") this.takePolygon(vertices);
+    else this.#add({ polygon: vertices, ...(this.#axes ? { axes: this.#axes } : {}) });
     return true;
   }
 
@@ -161,27 +177,30 @@ export class Regions {
    *
    * @param {SVGSVGElement} svg
    * @param {Places} places
-   * @param {boolean} byIndex whether the axes are positions
+   * @param {"index" | "map" | undefined} axes what vertices of polygons are
    */
-  draw(svg, places, byIndex) {
-    this.#byIndex = byIndex;
+  draw(svg, places, axes) {
+    this.#axes = axes;
+    this.#places = places;
+    /** @type {(polygon: [number, number][], axes: string | undefined, isClosed: boolean) => [number, number][][]} */
+    const lines = (polygon, of, isClosed) => (of === "map" ? places.ofPlaces(polygon, isClosed) : places.ofVertices(polygon, isClosed));
     /** @type {(pieces: [number, number][][], about: Record<string, unknown>, isClosed: boolean) => void} */
     const append = (pieces, about, isClosed) => {
       // What a map cuts has open ends.
       const tag = isClosed && pieces.length === 1 ? "polygon" : "polyline";
       for (const piece of pieces) svg.append(svgElement(tag, { ...about, points: piece.map((pair) => pair.join()).join(" ") }));
     };
-    (this.#plane ? (readState().regions ?? []) : []).forEach(({ point, box, polygon }, at) => {
+    (this.#plane ? (readState().regions ?? []) : []).forEach(({ point, box, polygon, axes: of }, at) => {
       const about = { class: "region", stroke: COLOURS[at % COLOURS.length], "data-region": at };
       if (point) {
         const place = places.ofElement(point);
         if (place) svg.append(svgElement("circle", { ...about, cx: place[0], cy: place[1], r: 5 }));
-      } else append(box ? places.ofBox(box) : places.ofVertices(polygon ?? [], true), about, true);
+      } else append(box ? places.ofBox(box) : lines(polygon ?? [], of, true), about, true);
     });
     if (this.#vertices.length) {
       const about = { class: "region", stroke: "#fff" };
-      append(places.ofVertices(this.#vertices, false), about, false);
-      for (const [cx, cy] of this.#vertices.flatMap((vertex) => places.ofVertices([vertex], false)).flat())
+      append(lines(this.#vertices, axes, false), about, false);
+      for (const [cx, cy] of this.#vertices.flatMap((vertex) => lines([vertex], axes, false)).flat())
         svg.append(svgElement("circle", { ...about, cx, cy, r: 3 }));
     }
   }
@@ -418,6 +437,16 @@ function lineParameters(url, { y, x, rest, index, variable }, [row, column], alo
   return { url, variable: variable.path, dim: along, index: { ...others, ...(y === null ? {} : { [y]: row }), [x]: column } };
 }
 
+/**
+ * Return a place with the digits that matter.
+ *
+ * @param {[number, number]} place
+ * @returns {[number, number]}
+ */
+function roundPlace([lon, lat]) {
+  return [Number(lon.toFixed(5)), Number(lat.toFixed(5))];
+}
+
 /** @param {number} at */
 function removeRegion(at) {
   const left = (readState().regions ?? []).filter((_, number) => number !== at);
@@ -425,10 +454,18 @@ function removeRegion(at) {
 }
 
 /** @param {Region} region */
-function describeRegion({ point, box, polygon }) {
+function describeRegion({ point, box, polygon, axes }) {
   if (point) return `point ${point[0]}, ${point[1]}`;
   if (box) return `box ${box[0]}–${box[1] - 1} × ${box[2]}–${box[3] - 1}`;
-  return `polygon of ${polygon?.length ?? 0}`;
+  if (axes !== "map" || !polygon) return `polygon of ${polygon?.length ?? 0}`;
+  /** @type {(side: 0 | 1) => string} */
+  const range = (side) => {
+    const numbers = polygon.map((place) => place[side]);
+    const ends = [Math.min(...numbers), Math.max(...numbers)];
+    const [low, high] = ends.map((number) => formatDegrees(side ? number : wrapLongitude(number), side ? "latitude" : "longitude", (value) => value.toFixed(1)));
+    return ends[1] - ends[0] >= 360 ? "all around" : `${low} to ${high}`;
+  };
+  return `polygon within ${range(1)}, ${range(0)}`;
 }
 
 /** @param {ArrayLike<number>} values */

@@ -1,0 +1,128 @@
+"""Are encodings and attributes of a copy those of the source, where stored values are encoded again?
+
+Modules: copying/stored_forms.py, scanning/stored_view.py, references/icechunk/repository_writer.py
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+
+import insitu
+import insitu.xarray_bridge.accessor  # registers itself
+from insitu.errors import UnsupportedError
+
+
+def write_packed(path: Path, begin: int, scale: Any, **attributes: Any) -> None:
+    """Write a packed variable, with what decodes it in types that JSON does not have."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.set_auto_maskandscale(False)
+        file.createDimension("time", 2)
+        file.createDimension("x", 3)
+        for name, dtype in (("short", "i2"), ("long", "i4")):
+            variable = file.createVariable(name, dtype, ("time", "x"), chunksizes=(1, 3))
+            variable.setncatts({"scale_factor": scale, "add_offset": type(scale)(-5), **attributes})
+            variable[...] = np.arange(6).reshape(2, 3) * 7 - 11
+        file.createVariable("time", "f8", ("time",)).units = "hours since 1999-12-31 12:00:00Z"
+        file["time"][...] = [begin, begin + 1]
+
+
+def shown(path: Path) -> xr.Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with xr.open_dataset(path) as ds:
+            return ds.load()
+
+
+@pytest.mark.parametrize("target", ["t.zarr", "v2.zarr", "t.nc"])
+def test_types_of_scales(tmp_path: Path, target: str) -> None:
+    """No attribute tells them: where JSON would change values, they are unpacked, elsewhere nothing is missing."""
+    write_packed(tmp_path / "a.nc", 0, np.float32(0.001))
+    how = {"zarr_format": 2} if target == "v2.zarr" else {}
+    report = insitu.Archive.open(tmp_path / "a.nc").copy(tmp_path / target, **how)
+    found, want = shown(tmp_path / target), shown(tmp_path / "a.nc")
+    xr.testing.assert_identical(found, want)
+    assert found.long.encoding["dtype"] == np.dtype("i4")
+    assert found.short.dtype == want.short.dtype == np.float32
+    assert ("short: stored unpacked" in str(report)) == (target != "t.nc")
+
+
+@pytest.mark.parametrize("target", ["t.zarr", "t.nc"])
+def test_part_of_files_that_scale_in_several_types(tmp_path: Path, target: str) -> None:
+    """The values of the first file were scaled as float32, though the archive has float64."""
+    write_packed(tmp_path / "a.nc", 0, np.float32(0.001))
+    write_packed(tmp_path / "b.nc", 2, np.float64(0.001))
+    files = [str(tmp_path / name) for name in ("a.nc", "b.nc")]
+    part = insitu.open_mfdataset(files)[["short"]].isel(time=slice(0, 2))
+    part.insitu.copy(tmp_path / target)
+    with xr.open_mfdataset(files) as both:
+        want = both[["short"]].isel(time=slice(0, 2)).load()
+    assert want.short.dtype == np.float64
+    xr.testing.assert_identical(shown(tmp_path / target), want)
+
+
+def test_units_of_times_as_they_were_given(tmp_path: Path) -> None:
+    """xarray would write them in another form."""
+    for number in range(2):
+        write_packed(tmp_path / f"{number}.nc", 2 * number, np.float64(0.5))
+    insitu.Archive.open(f"{tmp_path}/[01].nc").copy(tmp_path / "t.zarr")
+    assert shown(tmp_path / "t.zarr").time.encoding["units"] == "hours since 1999-12-31 12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"_FillValue": np.float32(-9), "missing_value": np.float32(np.nan)},
+        {"_FillValue": np.float32(-9), "missing_value": np.float32(7)},
+        {"missing_value": np.array([7, -9], "f4")},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.filterwarnings("ignore:variable .* has .* missing values")
+def test_several_marks_of_values_in_memory(tmp_path: Path, marks: dict[str, Any], shape: tuple[int, ...]) -> None:
+    """xarray reads single values and labels with two marks, but does not write them."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.set_auto_maskandscale(False)
+        file.createDimension("v", 3)
+        dims = ("v",) if shape else ()
+        variable = file.createVariable("v", "f4", dims, fill_value=marks.get("_FillValue"))
+        variable.setncatts({key: value for key, value in marks.items() if key != "_FillValue"})
+        variable[...] = np.array([7, -9, 1], "f4") if shape else -9
+    for target in ("t.zarr", "t.nc"):
+        insitu.Archive.open(tmp_path / "a.nc").copy(tmp_path / target)
+        xr.testing.assert_identical(shown(tmp_path / target), shown(tmp_path / "a.nc"))
+
+
+def test_icechunk_has_neither_nan_nor_infinity(tmp_path: Path) -> None:
+    icechunk = pytest.importorskip("icechunk")
+    ds = xr.Dataset({"v": ("x", np.array([1, np.nan]))})
+    ds.to_netcdf(tmp_path / "a.nc", encoding={"v": {"missing_value": np.nan, "_FillValue": np.nan}})
+    archive = insitu.Archive.open(tmp_path / "a.nc")
+    archive.copy(tmp_path / "t.icechunk")
+    archive.save(tmp_path / "saved.icechunk")
+    storage = icechunk.local_filesystem_storage(str(tmp_path / "t.icechunk"))
+    store = icechunk.Repository.open(storage).readonly_session("main").store
+    xr.testing.assert_identical(xr.open_zarr(store, consolidated=False).load(), ds)
+    xr.testing.assert_identical(insitu.open_dataset(tmp_path / "saved.icechunk").load(), ds)
+    for name, part in (("v", ds.v), ("", ds)):
+        part.attrs["high"] = np.inf
+        with pytest.raises(UnsupportedError, match="cannot hold the attribute 'high'") as caught:
+            ds.insitu.copy(tmp_path / "u.icechunk")
+        assert ("[variable v]" in str(caught.value)) == (name == "v")
+        del part.attrs["high"]
+    assert sorted(os.listdir(tmp_path)) == ["a.nc", "saved.icechunk", "t.icechunk"]
+
+
+def test_attributes_of_groups_that_netcdf_cannot_hold(tmp_path: Path) -> None:
+    ds = xr.Dataset({"v": ("x", np.zeros(2))}, attrs={"pair": np.complex128(1j)})
+    with pytest.raises(UnsupportedError, match="no type for the attribute 'pair'"):
+        ds.insitu.copy(tmp_path / "t.nc")
+    assert os.listdir(tmp_path) == []
