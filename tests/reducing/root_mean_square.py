@@ -6,7 +6,8 @@ import numpy as np
 
 from insitu.reducing.block_facts import Array, ValueBlock
 from insitu.reducing.partial_fields import Partial, sum_field
-from insitu.reducing.statistics import FIELDS, STATISTICS, Statistic, WeightedForm, like_mean
+from insitu.reducing.statistic import FIELDS, Statistic, WeightedForm, like_mean
+from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["declare", "remove"]
 

@@ -1,5 +1,7 @@
 """A statistic is declared in one place, and is then everywhere: here, by an engine, of groups, on a
 server, in xarray and on the command line.
+
+Modules: reducing/statistic.py
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from insitu.errors import UnsupportedError
 from insitu.expressions.nodes import Stored
 from insitu.reducing import ReductionQuery, ReductionRules, portions
 from insitu.reducing.reduce_expression import fold_expression
-from insitu.reducing.statistics import FIELDS, STATISTICS, Statistic
+from insitu.reducing.statistic import FIELDS, Statistic
+from insitu.reducing.statistics import STATISTICS
 from insitu.reducing.weighted_statistics import WeightedFolding
 from reducing.root_mean_square import declare, remove
 from server.serving import Server, serving

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from insitu import maintenance
 from insitu.archive import Archive
 from insitu.cli.access import (
     Inline,
@@ -35,7 +36,6 @@ from insitu.combining.scan_journal import Journal, journal_for, scanning_options
 from insitu.combining.scan_progress import ProgressBar
 from insitu.errors import InsituError, UnsupportedError
 from insitu.formats.containers.open_entries import expand_entries
-from insitu.maintenance.saving import save_tree
 from insitu.model import VirtualGroup, count_cells
 from insitu.model.description import count_text, format_bytes
 from insitu.open_options import OpenOptions, ScanOptions
@@ -233,7 +233,7 @@ def _save_one(url: Any, target: str, options: OpenOptions, saving: dict[str, Any
             stderr.print(describe_array(name, array, tree), markup=False, soft_wrap=True)
     if saving["mode"] == "x":
         journal.begin_saving([url], repr(options.combine))
-    save_tree(tree, target, recipe=archive.recipe_to_save(), **saving)
+    maintenance.save_tree(tree, target, recipe=archive.recipe_to_save(), **saving)
     journal.done()
     return sum(array.nbytes for _, array in tree.all_arrays())
 

@@ -390,13 +390,12 @@ def _full_like(
     value = np.full(
         np.shape(fill_value), fill_value, a.dtype if dtype is None else dtype
     )  # cast as NumPy does, NaN to integers, too
-    carried = in_memory(value)
     wanted = a.shape if shape is None else np.empty(shape, "V0").shape
-    if carried is None:
+    if value.dtype.hasobject or not value.dtype.itemsize:
         return np.full(wanted, value)
 
     def repeat_node(like: LazyArray) -> LazyArray:
-        return LazyArray(carried).broadcast_to(wanted).copy()
+        return LazyArray(VirtualArray.from_values(value)).broadcast_to(wanted).copy()
 
     return LazyArray.of_values(Postponed(repeat_node, [a]), np.broadcast_to(value, wanted))
 

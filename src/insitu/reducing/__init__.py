@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from insitu.reducing.query import ReductionQuery, axes_of_dims
     from insitu.reducing.reduce_expression import compute_statistics
     from insitu.reducing.reductions import Reduction, ReductionRules
-    from insitu.reducing.statistics import STATISTICS, Statistic
+    from insitu.reducing.statistic import Statistic
+    from insitu.reducing.statistics import STATISTICS
 
 __all__ = [
     "STATISTICS",
@@ -31,7 +32,7 @@ __getattr__ = lazy_attributes(
         "Reduction": "insitu.reducing.reductions",
         "ReductionQuery": "insitu.reducing.query",
         "ReductionRules": "insitu.reducing.reductions",
-        "Statistic": "insitu.reducing.statistics",
+        "Statistic": "insitu.reducing.statistic",
         "axes_of_dims": "insitu.reducing.query",
         "compute_statistics": "insitu.reducing.reduce_expression",
     },

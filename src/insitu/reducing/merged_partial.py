@@ -12,7 +12,7 @@ import numpy.typing as npt
 from insitu.model import Selection
 from insitu.model.selection import Selector, Stride
 from insitu.reducing.partial_fields import Partial
-from insitu.reducing.statistics import position_fields
+from insitu.reducing.statistic import position_fields
 
 __all__ = ["MergedPartial", "renumber_positions"]
 

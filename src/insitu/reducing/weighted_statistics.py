@@ -25,7 +25,8 @@ from insitu.reducing.partials_by_box import partials_by_box
 from insitu.reducing.portions import Region, cut_portions
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.reductions import Reduction
-from insitu.reducing.statistics import STATISTICS, WeightedForm
+from insitu.reducing.statistic import WeightedForm
+from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["WEIGHTED_FIELDS", "WeightedFolding", "Weights", "take"]
 

@@ -22,7 +22,8 @@ from insitu.expressions.boxes import Box, cut_boxes, extend_lengths
 from insitu.reducing.block_facts import reduced_shape
 from insitu.reducing.expression_values import ExpressionValues
 from insitu.reducing.reductions import ReductionRules
-from insitu.reducing.statistics import STATISTICS, Statistic
+from insitu.reducing.statistic import Statistic
+from insitu.reducing.statistics import STATISTICS
 
 __all__ = ["block_shape", "cut_blocks", "reduce_whole_boxes"]
 

@@ -36,18 +36,20 @@ def read_object_header(file: FileContext, address: int) -> Walk[list[Message]]:
         if known is not None:
             return list(known)
         verify_checksum(file, whole, address, "object header")
-        waiting = _parse_v2(file, whole, start, start + length - 4, tracked, address, messages)
+        second = True
+        waiting = _parse_messages(
+            file, whole, start, start + length - 4, address, messages, second=second, tracked=tracked
+        )
         if not waiting and not any(m.kind == LAYOUT and _may_be_compact(m.body) for m in messages):
             # Files of one archive often have the same headers, addresses included. (Of compact data
             # the place may matter.)
             remember((read_object_header, whole), len(whole), tuple(messages))
-        second = True
     elif data[0] == 1:
         length = int.from_bytes(data[8:12], "little")
         if 16 + length > len(data):
             (data,) = yield [file.range(address, 16 + length, "object header")]
-        waiting = _parse_v1(file, data, 16, 16 + length, address, messages)
         tracked, second = False, False
+        waiting = _parse_messages(file, data, 16, 16 + length, address, messages)
     else:
         file.fail("has neither the signature of version 2 nor version 1", address, "object header")
     seen: set[int] = set()
@@ -60,13 +62,13 @@ def read_object_header(file: FileContext, address: int) -> Walk[list[Message]]:
             seen.add(place)
         blocks = yield [file.range(place, size, "object header continuation") for place, size in places]
         for (place, _), block in zip(places, blocks, strict=True):
-            if not second:
-                waiting += _parse_v1(file, block, 0, len(block), place, messages)
-                continue
-            if block[:4] != b"OCHK" or len(block) < 8:
-                file.fail("has no signature", place, "object header continuation")
-            verify_checksum(file, block, place, "object header continuation")
-            waiting += _parse_v2(file, block, 4, len(block) - 4, tracked, place, messages)
+            begin, end = 0, len(block)
+            if second:
+                if block[:4] != b"OCHK" or len(block) < 8:
+                    file.fail("has no signature", place, "object header continuation")
+                verify_checksum(file, block, place, "object header continuation")
+                begin, end = 4, len(block) - 4
+            waiting += _parse_messages(file, block, begin, end, place, messages, second=second, tracked=tracked)
     return messages
 
 
@@ -88,15 +90,27 @@ def _prefix_v2(file: FileContext, data: bytes, address: int) -> tuple[bool, int,
     return bool(flags & 4), start + width, length + 4
 
 
-def _parse_v2(
-    file: FileContext, data: bytes, at: int, end: int, tracked: bool, address: int, messages: list[Message]
+def _parse_messages(
+    file: FileContext,
+    data: bytes,
+    at: int,
+    end: int,
+    address: int,
+    messages: list[Message],
+    *,
+    second: bool = False,
+    tracked: bool = False,
 ) -> list[tuple[int, int]]:
+    """Add the messages of a block, of version 1 or 2; return where the header continues."""
     waiting: list[tuple[int, int]] = []
-    prefix = 6 if tracked else 4
+    prefix = 8 if not second else 6 if tracked else 4
     while at + prefix <= end:  # what is shorter than a message's prefix is a gap
-        kind, flags = data[at], data[at + 3]
+        if second:
+            kind, size, flags = data[at], data[at + 1] | data[at + 2] << 8, data[at + 3]
+        else:
+            kind, size, flags = data[at] | data[at + 1] << 8, data[at + 2] | data[at + 3] << 8, data[at + 4]
         begin = at + prefix
-        stop = begin + (data[at + 1] | data[at + 2] << 8)
+        stop = begin + size
         if stop > end:
             file.fail("has a message that is longer than its block", address, "object header")
         if kind == CONTINUATION:
@@ -104,27 +118,6 @@ def _parse_v2(
         elif kind:
             order = data[at + 4] | data[at + 5] << 8 if tracked else 0
             messages.append(Message(kind, flags, data[begin:stop], order, address + begin))
-            if kind > LAST_KNOWN and flags & 0x80:
-                _refuse(file, kind)
-        at = stop
-    return waiting
-
-
-def _parse_v1(
-    file: FileContext, data: bytes, at: int, end: int, address: int, messages: list[Message]
-) -> list[tuple[int, int]]:
-    waiting: list[tuple[int, int]] = []
-    while at + 8 <= end:
-        kind = data[at] | data[at + 1] << 8
-        flags = data[at + 4]
-        begin = at + 8
-        stop = begin + (data[at + 2] | data[at + 3] << 8)
-        if stop > end:
-            file.fail("has a message that is longer than its block", address, "object header")
-        if kind == CONTINUATION:
-            waiting.append(_continuation(file, data[begin:stop]))
-        elif kind:
-            messages.append(Message(kind, flags, data[begin:stop], 0, address + begin))
             if kind > LAST_KNOWN and flags & 0x80:
                 _refuse(file, kind)
         at = stop
