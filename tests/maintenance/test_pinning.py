@@ -43,7 +43,7 @@ from insitu.references.file_systems import hold_file_lock
 from insitu.references.store.native_names import inner_url, native_url, outer_url
 from insitu.server.app import create_app
 from insitu.server.settings import Settings
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 
 pytestmark = pytest.mark.usefixtures("without_syncing")
 
@@ -499,7 +499,7 @@ def test_a_server_shows_what_is_pinned(store: Path, files: list[str], tmp_path: 
         os.unlink(file)
     place = {"time": 8, "lat": 2, "lon": 3}
     requests = [
-        Asked("GET", "/explorer/api/point", query={"url": str(store), "variable": name, "index": json.dumps(place)})
+        Request("GET", "/explorer/api/point", query={"url": str(store), "variable": name, "index": json.dumps(place)})
         for name in ("tas", "pr", "flag")
     ]
     tas, pr, flag = ask_app(create_app(Settings(roots=(str(tmp_path),))), *requests)

@@ -13,7 +13,7 @@ from server.serving import Answer
 
 
 @dataclass(eq=False)
-class Asked:
+class Request:
     """A request; a body that is no bytes is sent as JSON."""
 
     method: str
@@ -23,12 +23,12 @@ class Asked:
     query: dict[str, str] = field(default_factory=dict)
 
 
-def ask_app(app: Any, *requests: Asked) -> list[Answer]:
+def ask_app(app: Any, *requests: Request) -> list[Answer]:
     """The answers of an application, asked as an ASGI server would: start, requests, end."""
     return anyio.run(_serve, app, requests)
 
 
-async def _serve(app: Any, requests: tuple[Asked, ...]) -> list[Answer]:
+async def _serve(app: Any, requests: tuple[Request, ...]) -> list[Answer]:
     message, events = anyio.create_memory_object_stream[Any](8)
     commands, obeyed = anyio.create_memory_object_stream[Any](8)
     async with message, events, commands, obeyed, anyio.create_task_group() as group:
@@ -41,7 +41,7 @@ async def _serve(app: Any, requests: tuple[Asked, ...]) -> list[Answer]:
     return answers
 
 
-async def _exchange(app: Any, request: Asked) -> Answer:
+async def _exchange(app: Any, request: Request) -> Answer:
     answer, whole = Answer(0, {}, b""), anyio.Event()
     body = request.body if isinstance(request.body, bytes) else json.dumps(request.body).encode()
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])

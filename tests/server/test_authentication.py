@@ -12,7 +12,7 @@ import pytest
 
 from insitu.server import Settings, create_app
 from insitu.server.authentication import Credentials, TokenError, identify
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 
 TOKENS = ("hush", "key:secret")
 
@@ -64,7 +64,7 @@ def test_without_tokens_everything_is_passed_on() -> None:
 def test_the_refusal_says_how_to_authenticate(tmp_path: Path) -> None:
     """The example was taken for a secret and replaced by asterisks."""
     app = create_app(Settings(roots=(str(tmp_path),), tokens=("hush",)))
-    for answer in ask_app(app, Asked("POST", "/reduce"), Asked("POST", "/v2/sum"), Asked("GET", "/metrics")):
+    for answer in ask_app(app, Request("POST", "/reduce"), Request("POST", "/v2/sum"), Request("GET", "/metrics")):
         assert answer.status == 401
         assert "Authorization as Bearer TOKEN" in answer.message
         assert "X-Insitu-Token" in answer.message

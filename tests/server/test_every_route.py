@@ -13,8 +13,8 @@ from typing import Any
 
 import cbor2
 import pytest
+from starlette import requests
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -24,7 +24,7 @@ from insitu.reducing.chunk_storage import chunk_array
 from insitu.server import Settings, create_app
 from insitu.server.access import get_client
 from insitu.sources.storage_options import detach_secrets
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 from server.private_site import ANN, BOB, VALUES, Site, login
 from server.serving import Answer
 
@@ -42,7 +42,7 @@ class Use:
 
     route: str
     who: str
-    request: Callable[[str], Asked]
+    request: Callable[[str], Request]
     """Makes the request to read below a URL."""
 
 
@@ -51,7 +51,7 @@ def get(route: str, who: str, path: str | None = None, **query: str) -> Use:
     return Use(
         route,
         who,
-        lambda site: Asked(
+        lambda site: Request(
             "GET",
             (path or route).replace("{site}", site),
             query={name: value.replace("{site}", site) for name, value in query.items()},
@@ -78,10 +78,10 @@ def table(**job: Any) -> Callable[[str], bytes]:
 
 
 def post(route: str, body: Callable[[str], Any], path: str | None = None) -> Use:
-    def request(site: str) -> Asked:
+    def request(site: str) -> Request:
         made = body(site)
         kind = "application/cbor" if isinstance(made, bytes) else "application/json"
-        return Asked("POST", path or route, made, {"content-type": kind})
+        return Request("POST", path or route, made, {"content-type": kind})
 
     return Use(route, READERS, request)
 
@@ -95,7 +95,11 @@ PUBLIC = [
     get("/explorer/page/{name:path}", EVERYBODY, "/explorer/page/main.js"),
     get("/explorer/api/server", EVERYBODY),
     *(
-        Use(f"/{name}/{{rest:path}}", EVERYBODY, lambda site, name=name: Asked("OPTIONS", f"/{name}/{site}/x.nc!/"))
+        Use(
+            f"/{name}/{{rest:path}}",
+            EVERYBODY,
+            lambda site, name=name: Request("OPTIONS", f"/{name}/{site}/x.nc!/"),
+        )
         for name in ("zarr", "zarr2")
     ),
 ]
@@ -220,17 +224,17 @@ def test_a_route_that_nobody_listed_is_closed(site: Site) -> None:
     while not isinstance(inner, Starlette):
         inner = inner.app
 
-    async def forgetful(request: Request) -> Response:
+    async def forgetful(request: requests.Request) -> Response:
         return Response(get_client(request).name or "")
 
     inner.router.routes += [Route("/new", forgetful), Route("/explorer/new", forgetful)]
     for path in ("/new", "//new", "/explorer/new"):
-        refused, allowed = ask_app(app, Asked("GET", path), Asked("GET", path, headers=ANN))
+        refused, allowed = ask_app(app, Request("GET", path), Request("GET", path, headers=ANN))
         assert is_refusal(refused), path
         assert (allowed.status, allowed.body) == (200, b"ann"), path
     for path in ("/explorer/api/new", "/v2/new", "/health/new", "/explorer/pages", "/explorer/page"):
-        refused, allowed = ask_app(app, Asked("GET", path), Asked("GET", path, headers=ANN))
+        refused, allowed = ask_app(app, Request("GET", path), Request("GET", path, headers=ANN))
         assert is_refusal(refused), path
         assert allowed.status in (404, 405), path
     with pytest.raises(KeyError):  # of a public path, there is no client
-        get_client(Request({"type": "http", "headers": []}))
+        get_client(requests.Request({"type": "http", "headers": []}))

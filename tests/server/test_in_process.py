@@ -25,7 +25,7 @@ from insitu.server.error_responses import StoppingError
 from insitu.server.request_log import RequestLogMiddleware
 from insitu.server.settings import Settings
 from insitu.server.worker import Worker
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 from server.serving import Answer
 
 VALUES = np.arange(60, dtype="<i4").reshape(5, 4, 3)
@@ -43,7 +43,7 @@ def ask(tmp_path: Path) -> Ask:
     settings = Settings(roots=(str(tmp_path),))
 
     def request_here(method: str, path: str, data: Any = None) -> Answer:
-        return ask_app(create_app(settings), Asked(method, path, b"" if data is None else data))[0]
+        return ask_app(create_app(settings), Request(method, path, b"" if data is None else data))[0]
 
     return request_here
 
@@ -94,11 +94,11 @@ def test_requests_that_come_while_the_server_stops(tmp_path: Path) -> None:
     settings = Settings(roots=(str(tmp_path),))
     job = {"url": str(tmp_path / "a.h5"), "variable": "x"}
     requests = [
-        Asked("POST", "/reduce", {"jobs": [{**job, "methods": ["sum"]}]}),
-        Asked("POST", "/read", {"jobs": [job]}),
-        Asked("POST", "/scan", {"url": job["url"]}),
-        Asked("GET", f"/zarr{tmp_path / 'a.h5'}!/zarr.json"),
-        Asked("GET", "/explorer/api/archive", query={"url": job["url"]}),
+        Request("POST", "/reduce", {"jobs": [{**job, "methods": ["sum"]}]}),
+        Request("POST", "/read", {"jobs": [job]}),
+        Request("POST", "/scan", {"url": job["url"]}),
+        Request("GET", f"/zarr{tmp_path / 'a.h5'}!/zarr.json"),
+        Request("GET", "/explorer/api/archive", query={"url": job["url"]}),
     ]
     worker = Worker(settings)
     worker.close()

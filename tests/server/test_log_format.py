@@ -22,7 +22,7 @@ from insitu.errors import InsituError
 from insitu.server import Settings, create_app, log_config
 from insitu.server.request_context import request_id
 from insitu.server.worker import Worker
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 
 
 @pytest.fixture
@@ -59,12 +59,12 @@ def test_requests(quiet: None, archive: Path, capsys: pytest.CaptureFixture[str]
     raw = {"interface_type": "file", "url": f"file://{archive}", "dtype": "int8", "size": 4}
     answers = ask_app(
         create_app(Settings(roots=(str(archive.parent),))),
-        Asked("POST", "/reduce", {"jobs": [job]}, {"X-Request-ID": "from-a-proxy.1"}),
-        Asked("GET", f"/zarr{archive}!/zarr.json", headers={"X-Request-ID": 'two words"' + "x" * 500}),
-        Asked("POST", "/scan", {"url": secret}),
-        Asked("GET", "/explorer/api/archive", query={"url": str(archive)}),
-        Asked("GET", "/health"),
-        Asked("POST", "/v2/sum", raw),
+        Request("POST", "/reduce", {"jobs": [job]}, {"X-Request-ID": "from-a-proxy.1"}),
+        Request("GET", f"/zarr{archive}!/zarr.json", headers={"X-Request-ID": 'two words"' + "x" * 500}),
+        Request("POST", "/scan", {"url": secret}),
+        Request("GET", "/explorer/api/archive", query={"url": str(archive)}),
+        Request("GET", "/health"),
+        Request("POST", "/v2/sum", raw),
     )
     found = [entry for entry in entries(capsys.readouterr().err) if entry["logger"] == "insitu.access"]
     assert len(found) == len(answers)
@@ -100,7 +100,7 @@ def test_an_unexpected_exception(
     logging.config.dictConfig(log_config("info", form))
     worker = Worker(Settings(roots=(str(archive.parent),)))
     monkeypatch.setattr(worker.scans, "get", fail)
-    requested = Asked("POST", "/scan", {"url": str(archive)}, {"X-Request-ID": "abc"})
+    requested = Request("POST", "/scan", {"url": str(archive)}, {"X-Request-ID": "abc"})
     (answer,) = ask_app(create_app(worker.settings, worker), requested)
     assert answer.status == 500
     assert answer.headers["x-request-id"] == "abc"

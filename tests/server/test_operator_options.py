@@ -19,7 +19,7 @@ from insitu.cli import app
 from insitu.errors import InsituError
 from insitu.server import Settings, create_app
 from insitu.server.operator_options import unmatched_options
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 from server.private_site import VALUES, netcdf
 
 KEYS = {"key": "AKOPERATOR", "secret": "hush"}
@@ -73,20 +73,20 @@ FORMS: dict[str, Any] = {
 }
 
 
-def requests(endpoint: str, *, by_bucket: bool = True) -> list[Asked]:
+def requests(endpoint: str, *, by_bucket: bool = True) -> list[Request]:
     chunk = {"interface_type": "s3", "url": f"{endpoint}/box/raw", "dtype": "int32", "byte_order": "big"}
     job = {"url": "s3://box/x.nc", "variable": "v"}
     there = {"endpoint_url": endpoint, "region": "us-east-1"}
     found = [
-        Asked("POST", "/v2/sum", {**chunk, "shape": [600]}),
-        Asked("POST", "/reduce", {"jobs": [{**job, "methods": ["sum"]}], "options": there}),
-        Asked("POST", "/scan", {"url": "s3://box/x.nc", "options": there}),
+        Request("POST", "/v2/sum", {**chunk, "shape": [600]}),
+        Request("POST", "/reduce", {"jobs": [{**job, "methods": ["sum"]}], "options": there}),
+        Request("POST", "/scan", {"url": "s3://box/x.nc", "options": there}),
     ]
     if by_bucket:
         found += [
-            Asked("POST", "/read", {"jobs": [job]}),
-            Asked("GET", "/zarr/s3://box/x.nc!/v/c/0"),
-            Asked("GET", "/explorer/api/table", query={"url": "s3://box/x.nc", "variable": "v"}),
+            Request("POST", "/read", {"jobs": [job]}),
+            Request("GET", "/zarr/s3://box/x.nc!/v/c/0"),
+            Request("GET", "/explorer/api/table", query={"url": "s3://box/x.nc", "variable": "v"}),
         ]
     return found
 
@@ -130,7 +130,7 @@ def test_a_client_does_not_choose_the_credentials_of_the_machine(
     job = {"url": "s3://box/x.nc", "variable": "v", "methods": ["sum"]}
     for anon in (True, False):
         given = {"endpoint_url": endpoint, "region": "us-east-1", "anon": anon}
-        answer = ask_app(create_app(settings), Asked("POST", "/reduce", {"jobs": [job], "options": given}))[0]
+        answer = ask_app(create_app(settings), Request("POST", "/reduce", {"jobs": [job], "options": given}))[0]
         assert answer.status == 401
 
 
@@ -156,11 +156,11 @@ def test_a_folder_in_place_of_a_url(tmp_path: Path) -> None:
     )  # fmt: skip
     (tmp_path / "raw").write_bytes(VALUES.tobytes())
     settings = Settings(roots=(f"https://data.invalid/={tmp_path}",))
-    (refused,) = ask_app(create_app(settings), Asked("GET", "/zarr/https://data.invalid/x.nc!/v/c/0"))
+    (refused,) = ask_app(create_app(settings), Request("GET", "/zarr/https://data.invalid/x.nc!/v/c/0"))
     assert refused.status == 409, "nothing proves that the copy is the object"
     settings = replace(settings, trust_copies=True)
     requested = [
-        Asked("GET", f"/{route}/https://data.invalid/{name}!/{key}")
+        Request("GET", f"/{route}/https://data.invalid/{name}!/{key}")
         for name in ("x.nc", "x.n*", "refs.json")
         for route, key in (("zarr", "v/c/0"), ("zarr2", "v/0"), ("zarr", "v/c/0"))
     ]

@@ -21,7 +21,7 @@ from insitu.server.app import create_app
 from insitu.server.quotas import FOLDER_PREFIX, Quota, QuotaError, Quotas, parse_quotas
 from insitu.server.settings import Settings
 from ports import free_port
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 from server.serving import Server, started
 from waiting import LONG
 
@@ -44,8 +44,8 @@ def jobs(path: Path, **more: Any) -> dict[str, Any]:
     return {"jobs": [{"url": str(path), "variable": "v", **more}]}
 
 
-def reduction(path: Path, token: str = "one") -> Asked:
-    return Asked("POST", "/reduce", jobs(path, methods=["sum"]), bearer(token))
+def reduction(path: Path, token: str = "one") -> Request:
+    return Request("POST", "/reduce", jobs(path, methods=["sum"]), bearer(token))
 
 
 def app(archive: Path, quotas: dict[str, Any]) -> Any:
@@ -93,7 +93,7 @@ def test_each_token_has_its_own(archive: Path) -> None:
     quotas = {"default": {"requests": 2}, f"sha256:{digest}": {"requests": 3}}
     requested = [reduction(archive, token) for token in ("one", "one", "one", "two", "two", "two", "two")]
     basic = {"Authorization": "Basic azpz"}  # k:s
-    requested += [Asked("POST", "/reduce", jobs(archive, methods=["sum"]), basic) for _ in range(3)]
+    requested += [Request("POST", "/reduce", jobs(archive, methods=["sum"]), basic) for _ in range(3)]
     answers = ask_app(app(archive, quotas), *requested)
     assert [answer.status for answer in answers] == [200, 200, 429, 200, 200, 200, 429, 200, 200, 429]
     assert [left(answer.headers)["requests"] for answer in answers if answer.status == 200] == [1, 0, 2, 1, 0, 1, 0]
@@ -108,16 +108,16 @@ def test_what_is_refused_counts_nothing(archive: Path) -> None:
     refused = {
         reduction(outside): 403,
         reduction(archive, token="wrong"): 401,
-        Asked("POST", "/reduce", b"{", one): 400,
-        Asked("GET", "/nowhere", headers=one): 404,
-        Asked("GET", "/reduce", headers=one): 405,
-        Asked("POST", "/scan", {"url": "s3://elsewhere/x"}, one): 403,
-        Asked("POST", "/scan", b"x" * (2 << 20), one): 413,
-        Asked("GET", "/health"): 200,
-        Asked("GET", "/"): 200,
-        Asked("GET", "/metrics", headers=one): 200,
-        Asked("POST", "/v2/sum", {}, one): 400,
-        Asked("POST", "/v2/nothing", {}, one): 404,
+        Request("POST", "/reduce", b"{", one): 400,
+        Request("GET", "/nowhere", headers=one): 404,
+        Request("GET", "/reduce", headers=one): 405,
+        Request("POST", "/scan", {"url": "s3://elsewhere/x"}, one): 403,
+        Request("POST", "/scan", b"x" * (2 << 20), one): 413,
+        Request("GET", "/health"): 200,
+        Request("GET", "/"): 200,
+        Request("GET", "/metrics", headers=one): 200,
+        Request("POST", "/v2/sum", {}, one): 400,
+        Request("POST", "/v2/nothing", {}, one): 404,
     }
     whole = {"requests": 100, "bytes": 10**9, "processor_seconds": 1000}
     answers = ask_app(app(archive, {"default": whole}), *refused, reduction(archive), reduction(archive))
@@ -140,8 +140,8 @@ def test_errors_that_cost_work_count(archive: Path) -> None:
 
 @pytest.mark.parametrize("limits", [{"bytes": 1}, {"processor_seconds": 1e-6}, {"requests": 1}])
 def test_each_limit(archive: Path, limits: dict[str, Any]) -> None:
-    zarr = Asked("GET", f"/zarr{archive}!/v/c/0/0", headers=bearer("one"))
-    page = Asked("GET", "/explorer/api/archive", headers=bearer("one"), query={"archive": str(archive)})
+    zarr = Request("GET", f"/zarr{archive}!/v/c/0/0", headers=bearer("one"))
+    page = Request("GET", "/explorer/api/archive", headers=bearer("one"), query={"archive": str(archive)})
     answers = ask_app(app(archive, {"default": limits}), reduction(archive), reduction(archive), zarr, page)
     assert [answer.status for answer in answers] == [200, 429, 429, 429]
 
@@ -159,9 +159,9 @@ def test_without_quotas_and_without_tokens(archive: Path) -> None:
 def test_processor_time_is_that_of_all_threads(archive: Path) -> None:
     """What pools of threads decode counts, and nothing counts twice."""
     application = app(archive, {"default": {"processor_seconds": 10**6}})
-    reads = [Asked("POST", "/read", jobs(archive), bearer("one")) for _ in range(4)]
+    reads = [Request("POST", "/read", jobs(archive), bearer("one")) for _ in range(4)]
     before = time.process_time()
-    *answers, metrics = ask_app(application, *reads, Asked("GET", "/metrics", headers=bearer("one")))
+    *answers, metrics = ask_app(application, *reads, Request("GET", "/metrics", headers=bearer("one")))
     spent = time.process_time() - before
     assert [answer.status for answer in answers] == [200] * 4
     found = re.search(r"^insitu_processor_seconds_total (\S+)$", metrics.body.decode(), re.MULTILINE)

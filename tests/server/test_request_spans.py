@@ -13,7 +13,7 @@ import pytest
 
 from insitu.errors import InsituError
 from insitu.server import Settings, create_app, request_spans
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 from server.serving import serving
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -39,8 +39,8 @@ def test_spans(spans: Any, tmp_path: Path) -> None:
     parent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-ID": "abc"}
     answers = ask_app(
         create_app(Settings(roots=(str(tmp_path),))),
-        Asked("POST", "/v2/sum", body, parent),
-        Asked("POST", "/v2/sum", {**body, "url": "file:///etc/passwd"}),
+        Request("POST", "/v2/sum", body, parent),
+        Request("POST", "/v2/sum", {**body, "url": "file:///etc/passwd"}),
     )
     assert [answer.status for answer in answers] == [200, 403]
     first, second = spans.get_finished_spans()
@@ -67,7 +67,7 @@ def test_an_error_of_the_server(spans: Any, tmp_path: Path, monkeypatch: pytest.
         raise RuntimeError("unexpected")
 
     monkeypatch.setattr("insitu.server.app._scan_to_wire", fail)
-    (answer,) = ask_app(create_app(Settings(roots=(str(tmp_path),))), Asked("POST", "/scan", {"url": "x"}))
+    (answer,) = ask_app(create_app(Settings(roots=(str(tmp_path),))), Request("POST", "/scan", {"url": "x"}))
     assert answer.status == 500
     (span,) = spans.get_finished_spans()
     assert not span.status.is_ok
@@ -103,7 +103,7 @@ def test_the_collector_of_the_environment(tmp_path: Path) -> None:
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for, its absence is an error that says what to install."""
+    """Request for, its absence is an error that says what to install."""
     for name in ("opentelemetry", "opentelemetry.sdk", "opentelemetry.sdk.trace"):
         monkeypatch.setitem(sys.modules, name, None)
     assert request_spans.open_spans() is None

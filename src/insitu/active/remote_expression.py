@@ -11,7 +11,7 @@ from insitu.active.wire_array import array_to_wire
 from insitu.active.wire_expression import expression_to_wire
 from insitu.errors import UnsupportedError
 from insitu.expressions.formula_text import formula
-from insitu.expressions.nodes import Expression, Stored, is_stored, stored_arrays, without_moves
+from insitu.expressions.nodes import Expression, Stored, is_stored, iterate_nodes, stored_arrays, without_moves
 from insitu.model import VirtualArray
 
 __all__ = ["Leaf", "expression_entry", "leaves_of", "name_of", "server_of"]
@@ -21,6 +21,10 @@ def server_of(expression: Expression) -> Any:
     """Return the servers of an expression: those of any of its stored arrays, best of one that requires them; None if
     there are none.
     """
+    node = without_moves(expression)
+    nodes = [node] if isinstance(node, Stored) else iterate_nodes([node])
+    if all(node.context.active is None for node in nodes if isinstance(node, Stored)):
+        return None  # as nearly always: parts need not be cut out to see whether they have sources
     servers = [stored.context.active for stored in stored_arrays(expression) if stored.context.active is not None]
     return next((server for server in servers if server.required), servers[0] if servers else None)
 

@@ -45,7 +45,7 @@ from insitu.engines.executor import ExecutorEngine, ThisThread
 from insitu.engines.worth_sending import WorthSending
 from insitu.errors import InsituError
 from insitu.open_options import CombineOptions, RunOptions
-from insitu.scanning.decoding_memory import DecodingMemory
+from insitu.scanning.decoding_cache import DecodingCache
 from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.member import ConcatDim, GridPosition, Load, Member
 from insitu.scanning.scan_cache import default_scan_cache, reader_identity
@@ -278,7 +278,7 @@ def combine_nested(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim
 def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> list[Member | Failure] | None:
     """Return what came of each file, scanned here; None if they are worth sending, or cannot be read here."""
     here = replace(job, scan=replace(job.scan, errors="raise"))
-    memory, rule = DecodingMemory(), WorthSending(len(urls))
+    memory, rule = DecodingCache(), WorthSending(len(urls))
     found: list[Member | Failure] = []
     try:
         if is_remote(str(urls[0])):

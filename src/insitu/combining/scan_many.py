@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from insitu.combining.scan_progress import ScanProgress, open_progress
-from insitu.scanning.decoding_memory import DecodingMemory
+from insitu.scanning.decoding_cache import DecodingCache
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Failure, Job
 from insitu.sources.address import is_remote
@@ -91,7 +91,7 @@ class _ThreadMemory(threading.local):
     """A memory for each thread."""
 
     def __init__(self) -> None:
-        self.memory = DecodingMemory()
+        self.memory = DecodingCache()
 
-    def of_thread(self) -> DecodingMemory:
+    def of_thread(self) -> DecodingCache:
         return self.memory

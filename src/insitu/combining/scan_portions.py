@@ -29,7 +29,7 @@ from insitu.engines.dask import worker_name
 from insitu.engines.engine_protocol import Engine, is_lost_worker
 from insitu.errors import InsituError, SourceError
 from insitu.lru import LruCache
-from insitu.scanning.decoding_memory import DecodingMemory
+from insitu.scanning.decoding_cache import DecodingCache
 from insitu.scanning.member import Member
 from insitu.scanning.scan_member import Failure, Job, make_loader
 from insitu.sources.address import is_remote
@@ -87,13 +87,13 @@ class _Memories(threading.local):
     """What a thread has found out about the files of a scan."""
 
     def __init__(self) -> None:
-        self.by_scan: LruCache[str, DecodingMemory] = LruCache(2)
+        self.by_scan: LruCache[str, DecodingCache] = LruCache(2)
 
-    def of_scan(self, name: str) -> DecodingMemory:
+    def of_scan(self, name: str) -> DecodingCache:
         """Return the memory of a scan."""
         memory = self.by_scan.get(name)
         if memory is None:
-            memory = DecodingMemory()
+            memory = DecodingCache()
             self.by_scan.put(name, memory)
         return memory
 

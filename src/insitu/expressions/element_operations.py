@@ -6,6 +6,7 @@ in memory, very many operations) gives no expression: the caller computes on the
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,12 @@ KINDS = "biufcmM"
 
 def current_errors() -> Errors:
     """Return how NumPy treats floating-point errors now."""
-    return tuple((kind, how) for kind, how in np.geterr().items() if how in ("ignore", "warn", "raise"))
+    return _select_errors(*np.geterr().items())
+
+
+@lru_cache
+def _select_errors(*settings: tuple[str, str]) -> Errors:
+    return tuple((kind, how) for kind, how in settings if how in ("ignore", "warn", "raise"))
 
 
 def is_incomplete(dtype: np.dtype[Any]) -> bool:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from insitu.expressions.window_statistics import Window
 from insitu.model import Selection, VirtualArray
 from insitu.model.elementwise import Members
+from insitu.model.selection import Selector, Stride
 from insitu.reading import ReadContext
 from insitu.reading.value_cache import KeptKey
 
@@ -145,6 +146,11 @@ class Stored(Expression):
         return self.selection is None or self._cut is not None
 
     @property
+    def is_box(self) -> bool:
+        """Whether it is a box of the array that it was selected from, or all of it: every element in order."""
+        return self.selection is None or all(map(_is_run, self.selection.selectors))
+
+    @property
     def request(self) -> tuple[VirtualArray, Any]:
         """What to read: the array, or the part of the one that it was selected from, which a cache that reads ahead
         follows.
@@ -155,6 +161,13 @@ class Stored(Expression):
     def identity(self) -> tuple[int, int]:
         """The same for arrays that are read from the same place."""
         return id(self.whole), id(self.selection)
+
+
+def _is_run(selector: Selector) -> bool:
+    """Return whether a selector takes elements that lie one after the other, in order."""
+    if isinstance(selector, Stride):
+        return selector.step == 1
+    return isinstance(selector, np.ndarray) and bool(len(selector)) and bool((np.diff(selector) == 1).all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

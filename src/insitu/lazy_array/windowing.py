@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from insitu.expressions.chunk_grid import chunk_sizes, read_itemsize
 from insitu.expressions.element_operations import current_errors, fill_null
-from insitu.expressions.nodes import Expression, Moved, Operation, Place, WindowsOf, iterate_nodes
+from insitu.expressions.nodes import Expression, Moved, Operation, Place, WindowsOf, is_stored, iterate_nodes
 from insitu.expressions.padding import take_with_fill
 from insitu.expressions.window_reach import MOST_BYTES
 from insitu.expressions.window_statistics import METHODS, Slices, Window, reduce_slices
@@ -156,6 +156,8 @@ def reduce_windows(
 
 def _find_windows(expression: Expression) -> WindowsOf | None:
     """Return the windows that an expression shows, perhaps after operations that are the same for every element."""
+    if is_stored(expression):  # as nearly always
+        return None
     nodes = iterate_nodes([expression], into_windows=False)
     leaves = [node for node in nodes if not isinstance(node, (Operation, Moved))]
     return leaves[0] if len(leaves) == 1 and isinstance(leaves[0], WindowsOf) else None

@@ -104,7 +104,8 @@ def _reduce_known_chunk(
     if not all(STATISTICS.can_stream(method, node.dtype) for method in query.methods):
         return None
     reduction = Reduction(query.methods, node.dtype, query.rules)
-    partial = reduce_one_chunk(node.array, known, along, reduction)
+    # A box of one chunk is reduced as the chunk is: it need not be cut out.
+    partial = reduce_one_chunk(node.whole if node.is_box else node.array, known, along, reduction)
     if partial is None:
         return None
     found = reduction.finalise(partial, math.prod(known.shape[axis] for axis in along))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,8 @@ class Reduction:
     dtype: np.dtype[Any]
     """Type of the values, in native byte order."""
     rules: ReductionRules = ReductionRules()
+    fields: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """Names of the fields of a partial, for all of the statistics."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype).newbyteorder("="))
@@ -68,17 +70,14 @@ class Reduction:
             if not STATISTICS.can_stream(method, self.dtype):
                 raise UnsupportedError(f"cannot compute {method} of {self.dtype} values")
             statistic.check_options(self.rules)
+        needed = [name for method in self.methods for name in STATISTICS[method].fields_of(self)]
+        in_order = sorted(dict.fromkeys(needed), key=lambda name: not self.field(name).is_joined_first)
+        object.__setattr__(self, "fields", tuple(in_order))
 
     @property
     def skips(self) -> bool:
         """Whether missing values are left out."""
         return self.dtype.kind in "fc" if self.rules.skipna is None else self.rules.skipna
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the fields of a partial, for all of the statistics."""
-        needed = [name for method in self.methods for name in STATISTICS[method].fields_of(self)]
-        return tuple(sorted(dict.fromkeys(needed), key=lambda name: not self.field(name).is_joined_first))
 
     @property
     def positional(self) -> bool:

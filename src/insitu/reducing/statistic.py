@@ -188,6 +188,8 @@ def position_fields(names: Iterable[str]) -> list[str]:
 
 
 def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
+    if values.dtype == dtype:
+        return np.asarray(values)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(values).astype(dtype, copy=False)
 

@@ -1,6 +1,6 @@
 """Decoding of a scanned file into a member: variables decoded, coordinates found, labels in memory.
 
-A variable like one of an earlier file is decoded as that was: see `decoding_memory`.
+A variable like one of an earlier file is decoded as that was: see `decoding_cache`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from insitu.scanning.conventions import (
     needs_values,
     referenced_variables,
 )
-from insitu.scanning.decoding_memory import DecodingMemory, RememberedVariable
+from insitu.scanning.decoding_cache import DecodingCache, RememberedVariable
 from insitu.scanning.member import Load, Member, Variable
 from insitu.scanning.stored_encoding import NETCDF, stored_encoding
 from insitu.sources import ByteSource
@@ -47,7 +47,7 @@ def decode_member(
     load: Load,
     *,
     source: ByteSource | None = None,
-    memory: DecodingMemory | None = None,
+    memory: DecodingCache | None = None,
     url: str | None = None,
     only: Sequence[str] | None = None,
 ) -> Member:
@@ -71,7 +71,7 @@ def decode_member(
         These variables and their coordinates; all if not given.
     """
     alone = memory is None
-    memory = DecodingMemory() if memory is None else memory
+    memory = DecodingCache() if memory is None else memory
     wanted = group.arrays if only is None else _select_with_coordinates(group, only)
     arrays = {name: fill_gaps_with_unwritten(array) for name, array in wanted.items()}
     given = (
@@ -171,7 +171,7 @@ def _select_with_coordinates(group: VirtualGroup, only: Sequence[str]) -> dict[s
     return {name: array for name, array in arrays.items() if name in wanted}
 
 
-def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingMemory) -> Variable | None:
+def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingCache) -> Variable | None:
     """Return the variable decoded as in an earlier file; None if it differs from that."""
     seen, array = memory.variables.get(file.name), file.array
     if seen is None or seen.joined != join or len(array.tiles) != 1:
@@ -209,7 +209,7 @@ def _is_independent_of_values(seen: RememberedVariable) -> bool:
     return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
 
 
-def _decode(file: _ScannedVariable, join: bool, memory: DecodingMemory, alone: bool) -> Variable:
+def _decode(file: _ScannedVariable, join: bool, memory: DecodingCache, alone: bool) -> Variable:
     """Return the variable decoded, and remember the decision for the next files unless it is `alone`.
 
     Attributes decide, and values where the type depends on them.
@@ -322,7 +322,7 @@ def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -
     return Variable(file.array.dims, data, rest, {**decoded, "dtype": dtype})
 
 
-def _coordinates(found: Mapping[str, Variable], decoding: DecodeOptions, memory: DecodingMemory) -> set[str]:
+def _coordinates(found: Mapping[str, Variable], decoding: DecodeOptions, memory: DecodingCache) -> set[str]:
     """Return which variables are named as coordinates.
 
     What names them moves from attributes to encoding.
@@ -344,7 +344,7 @@ def _coordinates(found: Mapping[str, Variable], decoding: DecodeOptions, memory:
     return names
 
 
-def _reuse_equal(memory: DecodingMemory, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reuse_equal(memory: DecodingCache, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the equal mapping of an earlier file if there is one.
 
     The same object compares at no cost.

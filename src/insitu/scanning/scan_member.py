@@ -30,7 +30,7 @@ from insitu.open_options import DecodeOptions, ScanOptions
 from insitu.reading import read_arrays
 from insitu.scanning.conventions import referenced_variables
 from insitu.scanning.decode_member import decode_member, find_unreadable
-from insitu.scanning.decoding_memory import DecodingMemory, memory_of_thread
+from insitu.scanning.decoding_cache import DecodingCache, cache_of_thread
 from insitu.scanning.file_labels import with_labels
 from insitu.scanning.forecast_axes import ForecastAxes
 from insitu.scanning.group_tree import tree_of_groups
@@ -80,7 +80,7 @@ class Job:
         if self.scan.errors == "warn":
             warnings.warn(text, InsituWarning, stacklevel=3)
 
-    def one(self, url: Any, memory: DecodingMemory | None = None) -> Member | Failure:
+    def one(self, url: Any, memory: DecodingCache | None = None) -> Member | Failure:
         """Return the member of one file."""
         try:
             member = scan_groups(url, self, memory) if self.scan.tree else scan_member(url, self, memory)
@@ -129,7 +129,7 @@ def make_loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[Vir
 
 
 def scan_member(
-    url: Any, job: Job, memory: DecodingMemory | None = None, from_server: VirtualGroup | None = None
+    url: Any, job: Job, memory: DecodingCache | None = None, from_server: VirtualGroup | None = None
 ) -> Member:
     """Return one group of the file, store or references at a URL, decoded.
 
@@ -164,7 +164,7 @@ def scan_member(
         return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.scan.variables)
 
 
-def scan_groups(url: Any, job: Job, memory: DecodingMemory | None = None) -> Member:
+def scan_groups(url: Any, job: Job, memory: DecodingCache | None = None) -> Member:
     """Return all groups of the file, store or references at a URL as the root of a tree: see
     `scan_member`.
     """
@@ -173,7 +173,7 @@ def scan_groups(url: Any, job: Job, memory: DecodingMemory | None = None) -> Mem
 
 
 def scan_tree(
-    url: Any, job: Job, *, remember: bool = False, memory: DecodingMemory | None = None
+    url: Any, job: Job, *, remember: bool = False, memory: DecodingCache | None = None
 ) -> Iterator[tuple[str, Member]]:
     """Iterate over all groups of the file, store or references at a URL: path and decoded member.
 
@@ -204,15 +204,17 @@ def scan_tree(
         scanned = scan_source(source, replace(job.scan, variables=None))
         tree = apply_vendor_conventions(scanned, job.scan.group, _make_rescan(source, job))
         for path, node in tree.walk():
-            own = memory_of_thread(node.arrays) if remember else None if memory is None else memory.of_group(path)
+            own = cache_of_thread(node.arrays) if remember else None if memory is None else memory.of_group(path)
             yield path, _decode_group(node, job, load, source=source, url=source.url, memory=own)
 
 
 def _open(url: Any, job: Job) -> ByteSource:
     """Open a file for its scan and for the values that are needed with it: no byte is requested twice."""
     source = open_location(url, job.scan.storage_options)
-    # What a cache on disk is asked for decides what it has the next time.
-    remembers = is_remote(source.url) and not getattr(source, "keeps_ranges", False)
+    # What a cache on disk is asked for decides what it has the next time. An entry of an archive is a source that
+    # scans itself, which a source around it would hide: all entries were scanned in its place.
+    scans_itself = hasattr(source, "scan")
+    remembers = is_remote(source.url) and not scans_itself and not getattr(source, "keeps_ranges", False)
     return RememberingSource(source) if remembers else source
 
 
@@ -242,7 +244,7 @@ def _decode_group(
     *,
     url: str,
     source: ByteSource | None = None,
-    memory: DecodingMemory | None = None,
+    memory: DecodingCache | None = None,
     only: Sequence[str] | None = None,
 ) -> Member:
     """Return a group as a member.

@@ -11,7 +11,7 @@ import numpy as np
 
 from insitu.server.app import create_app
 from insitu.server.settings import Settings
-from server.in_process import Asked, ask_app
+from server.in_process import Request, ask_app
 from server.serving import Answer, Server
 
 
@@ -32,7 +32,9 @@ class AppServer:
     def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:
         route, _, query = path.partition("?")
         app = create_app(Settings(roots=self.roots))
-        return ask_app(app, Asked("GET", route, b"", headers or {}, dict(parse_qsl(query, keep_blank_values=True))))[0]
+        return ask_app(app, Request("GET", route, b"", headers or {}, dict(parse_qsl(query, keep_blank_values=True))))[
+            0
+        ]
 
 
 @dataclass

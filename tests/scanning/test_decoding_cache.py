@@ -17,13 +17,13 @@ import xarray
 
 import insitu
 from insitu.model import IDENTITY, ArrayDetails
-from insitu.scanning import decode_member, decoding_memory
-from insitu.scanning.decoding_memory import DecodingMemory, RememberedVariable, memory_of_thread
+from insitu.scanning import decode_member, decoding_cache
+from insitu.scanning.decoding_cache import DecodingCache, RememberedVariable, cache_of_thread
 
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    decoding_memory._memories.by_names.clear()
+    decoding_cache._memories.by_names.clear()
 
 
 def _write(path: Path, start: int = 0, units: str = "days since 2000-01-01", **attributes: Any) -> str:
@@ -106,10 +106,10 @@ def test_many_files_warn_as_before(tmp_path: Path) -> None:
 
 def test_memory_is_bounded() -> None:
     for number in range(20):
-        memory_of_thread([f"v{number}"])
-    assert len(decoding_memory._memories.by_names) == decoding_memory.GROUPS_PER_THREAD
-    assert memory_of_thread(["v19"]) is memory_of_thread(["v19"])
-    memory = DecodingMemory(max_bytes=100)
+        cache_of_thread([f"v{number}"])
+    assert len(decoding_cache._memories.by_names) == decoding_cache.GROUPS_PER_THREAD
+    assert cache_of_thread(["v19"]) is cache_of_thread(["v19"])
+    memory = DecodingCache(max_bytes=100)
     for name, size in (("a", 60), ("b", 60), ("c", 40), ("a", 10)):
         memory.remember(name, _remembered(size))
     assert sorted(memory.variables) == ["a", "c"]

@@ -1,8 +1,8 @@
-"""Memory of how variables were decoded, from file to file.
+"""Cache of how variables were decoded, from file to file.
 
 Files of one archive are alike. What a variable's attributes mean is decided once: the next file
 with the same attributes takes the same packing, attributes and encoding, and, if its bytes are the
-same too, the same labels. No chunk tables are kept, so a memory is small.
+same too, the same labels. No chunk tables are kept, so a cache is small.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from insitu.lru import LruCache
 from insitu.model import ArrayDetails, Encoding, Packing, Packings, VirtualArray
 from insitu.reading.small_arrays import ChunkBytes
 
-__all__ = ["DecodingMemory", "RememberedVariable", "memory_of_thread"]
+__all__ = ["DecodingCache", "RememberedVariable", "cache_of_thread"]
 
 GROUPS_PER_THREAD = 4
 BYTES_PER_GROUP = 1 << 20
@@ -69,7 +69,7 @@ class RememberedVariable:
 
 
 @dataclass(slots=True)
-class DecodingMemory:
+class DecodingCache:
     """Decisions about the variables of one group."""
 
     max_bytes: int | None = None
@@ -83,12 +83,12 @@ class DecodingMemory:
     named: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], frozenset[str]]] = field(default_factory=dict)
     """Name: attributes and encoding as last decoded, and the coordinates that the variable names.
     """
-    groups: dict[str, DecodingMemory] = field(default_factory=dict)
+    groups: dict[str, DecodingCache] = field(default_factory=dict)
     """Of the groups below, by path, where files are scanned with all their groups."""
 
-    def of_group(self, path: str) -> DecodingMemory:
+    def of_group(self, path: str) -> DecodingCache:
         """Return the memory of a group; of the root, this one."""
-        return self.groups.setdefault(path, DecodingMemory(self.max_bytes, self.repeats_warnings)) if path else self
+        return self.groups.setdefault(path, DecodingCache(self.max_bytes, self.repeats_warnings)) if path else self
 
     def remember(self, name: str, variable: RememberedVariable) -> None:
         """Keep how a variable was decoded, unless its values are too many."""
@@ -104,13 +104,13 @@ class _ThreadMemories(threading.local):
     """The memories of one thread, by the names of the variables."""
 
     def __init__(self) -> None:
-        self.by_names: LruCache[frozenset[str], DecodingMemory] = LruCache(GROUPS_PER_THREAD)
+        self.by_names: LruCache[frozenset[str], DecodingCache] = LruCache(GROUPS_PER_THREAD)
 
 
 _memories = _ThreadMemories()
 
 
-def memory_of_thread(names: Iterable[str]) -> DecodingMemory:
+def cache_of_thread(names: Iterable[str]) -> DecodingCache:
     """Return what this thread remembers of groups with variables of these names.
 
     Files are often scanned one by one, in a loop. Only for the usual options of decoding.
@@ -118,6 +118,6 @@ def memory_of_thread(names: Iterable[str]) -> DecodingMemory:
     key = frozenset(names)
     memory = _memories.by_names.get(key)
     if memory is None:
-        memory = DecodingMemory(BYTES_PER_GROUP, repeats_warnings=True)
+        memory = DecodingCache(BYTES_PER_GROUP, repeats_warnings=True)
         _memories.by_names.put(key, memory)
     return memory
