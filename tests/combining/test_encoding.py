@@ -40,6 +40,21 @@ def test_to_netcdf_of_files_packed_differently(tmp_path: Path, scales: tuple[flo
         np.testing.assert_array_equal(written.v.values, combined.v.values)
 
 
+def test_what_is_written_of_what_is_not_joined(tmp_path: Path) -> None:
+    """A height and latitudes that one file has in float32, another in float64, are written in float64."""
+    for number, dtype in enumerate(("f4", "f8")):
+        coords = {"x": [number], "lat": ("lat", [0.5, 1.5]), "height": 2.0}
+        how = {name: {"dtype": dtype, "zlib": name == "lat"} for name in ("lat", "height")}
+        made = xr.Dataset({"v": (("x", "lat"), np.ones((1, 2)))}, coords)
+        made.to_netcdf(tmp_path / f"{number}.nc", engine="netcdf4", encoding=how)
+    combined = insitu.open_mfdataset(
+        [tmp_path / "0.nc", tmp_path / "1.nc"], join="override", compat="override", coords="minimal"
+    )
+    assert "dtype" not in combined.lat.encoding
+    assert combined.lat.encoding["zlib"]
+    assert "dtype" not in combined.height.encoding
+
+
 UNITS = {
     "another date": ("days since 2000-01-01", "days since 1999-12-01"),
     "another unit": ("days since 2000-01-01", "hours since 2000-01-01 00:00:00"),

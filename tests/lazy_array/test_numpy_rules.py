@@ -18,6 +18,7 @@ import xarray as xr
 
 import insitu
 from insitu.lazy_array import LazyArray
+from insitu.model import VirtualArray
 from xarray_bridge.raw_zarr import SHAPES, TYPES, make_values, virtual, write
 
 
@@ -144,6 +145,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "windows two": lambda a: np.lib.stride_tricks.sliding_window_view(a, (2, 2), axis=(0, 0)),
     "concatenate types": lambda a: np.concatenate([a, np.ones(a.shape, "f8")]),
     "concatenate shapes": lambda a: np.concatenate([a, a[..., :1]]),
+    "concatenate a number far": lambda a: np.concatenate([a, 0.5], axis=5),
+    "take of several axes": lambda a: np.take(a, 0, axis=(0, 1)),
     "concatenate flat": lambda a: np.concatenate([a, a], axis=None),
     "vstack": lambda a: np.vstack([a, a]),
     "tile": lambda a: np.tile(a, 2),
@@ -175,6 +178,24 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "logical_not": np.logical_not,
     "invert": np.invert,
     "negative": np.negative,
+    "square": lambda a: a**2,
+    "to the power of -1": lambda a: (a + np.ones((), a.dtype)) ** -1,
+    "mean of durations": lambda a: np.mean((a * 3).astype("m8[h]"), axis=0),
+    "mean of durations that are there": lambda a: np.nanmean((a * 3).astype("m8[h]"), axis=0),
+    # Products. Those of small integers and booleans have their type.
+    **{f"einsum {labels} with {dtype}": lambda a, labels=labels, dtype=dtype: np.einsum(
+           labels, np.nan_to_num(a), np.arange(4 if a.ndim and a.shape[-1] == 4 else a.shape[-1]).astype(dtype))
+       for labels in ("...i,i->...", "...i,i->...i", "...i,j->...", "...i,j->...ij", "...i,i->i...")
+       for dtype in ("i1", "?", "f4")},
+    "einsum with a number": lambda a: np.einsum("..., ijk->...", np.nan_to_num(a), np.ones((2, 3, 2), "i1")),
+    "einsum of a broadcast": lambda a: np.einsum("...i,i->...", np.nan_to_num(a), np.ones(1, "i2")),
+    "einsum with itself": lambda a: np.einsum("i...,i...->...", np.nan_to_num(a), np.nan_to_num(a)),
+    "einsum of three": lambda a: np.einsum(
+        "...i,...i,i->...", np.nan_to_num(a), a == a, np.arange(a.shape[-1], dtype="i1")),
+    "einsum as a matrix": lambda a: np.einsum("ij,jk->ik", np.nan_to_num(a), np.nan_to_num(a)[:, :2]),
+    "einsum turned": lambda a: np.einsum("ij->ji", a),
+    "einsum of a diagonal": lambda a: np.einsum("ii->i", a[:, : len(a)] if a.ndim else a),
+    "einsum of nothing": lambda a: np.einsum("ij->k", a),
     # In place.
     "in place add number": lambda a: operator.iadd(a.copy(), 1),
     "in place add fraction": lambda a: operator.iadd(a.copy(), 1.5),
@@ -307,6 +328,13 @@ def test_functions(path: Path, dtype: str, shape: tuple[int, ...]) -> None:
         except AssertionError as problem:
             wrong.append(f"{name}: {str(problem).strip().splitlines()[0]}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_integers_are_multiplied_exactly() -> None:
+    values = np.random.default_rng(2).integers(-(2**62), 2**62, (40, 6))
+    array = LazyArray(VirtualArray.from_values(values))
+    for weights in (np.arange(6), np.arange(6, dtype="i1")):
+        assert_as_numpy(lambda a: np.einsum("ti,i->t", a, weights), array, values)  # noqa: B023
 
 
 def some_value(array: xr.DataArray) -> Any:

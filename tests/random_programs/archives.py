@@ -83,7 +83,9 @@ def make_archive(seed: int, folder: Path) -> Archive:
                 _add_variables(path, dice)
         paths = paths[: len(parts)]
         with xr.open_mfdataset(paths, engine="netcdf4") as opened:
-            return Archive(seed, form, paths, opened.compute(), insitu.open_mfdataset)
+            loaded = opened.compute()
+        _keep_common_encoding(loaded, paths)
+        return Archive(seed, form, paths, loaded, insitu.open_mfdataset)
     path = str(folder / "a.nc")
     kind: Any = "NETCDF3_64BIT" if form == "netcdf3" else "NETCDF4"
     unlimited = ["time"] if dice.random() < 0.5 and form != "netcdf3" else []
@@ -97,6 +99,18 @@ def make_archive(seed: int, folder: Path) -> Archive:
         insitu.open_dataset(path).insitu.save(target)
         return Archive(seed, form, [target], _with_texts(loaded), insitu.open_dataset)
     return Archive(seed, form, [path], loaded, insitu.open_dataset)
+
+
+def _keep_common_encoding(loaded: xr.Dataset, paths: list[str]) -> None:
+    """Leave out what files say differently of how values are stored, where xarray takes the word of the first: on
+    purpose, see `docs/explanation/laws.md`.
+    """
+    files = [xr.load_dataset(path, engine="netcdf4") for path in paths]
+    for name, variable in loaded.variables.items():
+        first, *others = [file[name].encoding for file in files]
+        variable.encoding = {
+            key: value for key, value in first.items() if all(repr(other.get(key)) == repr(value) for other in others)
+        }
 
 
 def _with_texts(loaded: xr.Dataset) -> xr.Dataset:

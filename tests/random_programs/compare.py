@@ -80,7 +80,7 @@ def difference(found: Any, expected: Any, rule: str = "exact", scale: float = 0.
         if isinstance(expected, np.ndarray) and expected.ndim and not isinstance(found, np.ndarray):
             return f"{type(found).__name__}, not ndarray"
         return _different_values(np.asarray(found), np.asarray(expected), rule, scale)
-    if type(found) is not type(expected) or found != expected:
+    if not _is_same_object(found, expected):
         return f"{found!r:.80} ({type(found).__name__}), not {expected!r:.80} ({type(expected).__name__})"
     return ""
 

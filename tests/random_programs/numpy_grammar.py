@@ -90,7 +90,7 @@ def _sums(dice: Random, x: Any, names: Any) -> Step | None:
         f"x.{name}(axis={axis}{more})" if chance(dice, 0.3) and hasattr(x, name) else f"np.{name}(x, axis={axis}{more})"
     )
     rule = "reduction" if x.dtype.kind in "fc" or not name.endswith("sum") else "exact"
-    if "dtype" in more:  # the sum is formed in it
+    if "dtype" in more or "where" in more:  # the sum is formed in that type; NumPy forms it of values in memory
         rule = "composed"
     return Step(f"x = {call}", rule, 2 if name.endswith("var") else 1)
 

@@ -287,6 +287,35 @@ def test_products_with_weights(folder: Path) -> None:
         np.testing.assert_allclose(found, exact, rtol=3 * 2**-24, err_msg=name)
 
 
+def _points(*numbers: int) -> xr.DataArray:
+    return xr.DataArray(list(numbers), dims="point")
+
+
+READ: dict[str, Any] = {
+    "joined formulas that differ": lambda x: xr.concat([x, x * 2, x + x.lat], "k").mean("k"),
+    "joined types that differ": lambda x: xr.concat([x, x.astype("f8") + 1], "time").sum("time"),
+    "points of windows": lambda x: (
+        x.rolling(time=3).mean().isel(time=_points(7, 3, 9, 2), lat=_points(2, 4, 3, 3)).sum()
+    ),
+    "points of windows in groups": lambda x: x.rolling(time=3).sum().resample(time="50D", label="right").first(),
+    "padding of nothing": lambda x: x.isel(time=slice(0, 0)).pad(time=(7, 0), constant_values=0.1).sum("time"),
+}
+"""What reads values to go on, and then has them."""
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_was_read_and_what_is_at_hand(folder: Path, name: str) -> None:
+    """Values that were read for an operation are reduced as those that were kept: in float64, to the same bits."""
+    ask = READ[name]
+    times = np.arange("2001", "2003", dtype="M8[D]")[: SHAPE[0]]
+    with insitu.open_dataset(folder / "cut.nc") as ds, insitu.open_dataset(folder / "cut.nc", cache=False) as other:
+        x = ds.f4.assign_coords(time=times, lat=np.arange(8))
+        found = ask_twice(lambda: ask(x))
+        assert x.values.size
+        assert same_bits(ask_twice(lambda: ask(x)).values, found.values)
+        assert same_bits(ask(other.f4.assign_coords(time=times, lat=np.arange(8))).values, found.values)
+
+
 @pytest.mark.parametrize("method", ["mean", "sum", "std", "max"])
 def test_a_preprocess_that_reduces(tmp_path: Path, method: str) -> None:
     random = np.random.default_rng(8)

@@ -17,6 +17,18 @@ import pytest
 
 from forked_commands import CODE
 from insitu.active.wire import values_from_wire
+from insitu.expressions.boxes import iterate_boxes
+from insitu.expressions.cost import cost
+from insitu.expressions.element_operations import combine
+from insitu.expressions.node_table import NodeTable
+from insitu.expressions.nodes import Stored
+from insitu.model import Axis, Codec, Columns, Encoding, Tile, VirtualArray
+from insitu.reducing.expression_values import reduction_memory
+from insitu.reducing.reductions import ReductionRules
+from insitu.server.error_responses import RequestTooLargeError
+from insitu.server.job_memory import job_memory
+from insitu.server.jobs import BatchJob
+from insitu.server.settings import Limits
 from ports import free_port
 from server.serving import Answer, Server, serving
 from waiting import LONG
@@ -46,6 +58,27 @@ def stated_bytes(server: Server) -> int:
     """What the log says that a worker may take."""
     (found,) = re.findall(r"memory: at most 1 x (\d+) MiB: ", server.log.read_text())
     return int(found) << 20
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 1 << 28, 1 << 27, 100 << 20, 1 << 26, 1 << 24])
+def test_memory_does_not_change_what_is_added_together(memory: int) -> None:
+    """Formulas are reduced in the boxes of a client, or refused: then the client reduces them."""
+    tile = Tile(
+        (Axis.regular(64, 1), Axis.regular(COLUMNS, COLUMNS)),
+        (Encoding(np.dtype("<i2"), (Codec("zlib", {}),)),),
+        Columns.of_unwritten((64, 1)),
+    )
+    stored = Stored(VirtualArray.of(tile, dims=("row", "column")))
+    formula = combine("multiply", combine("add", stored, 1), np.float64(2))
+    assert formula is not None
+    job = BatchJob(NodeTable((), (), ()), None, ("sum",), None, None, ReductionRules(), False, None, None, False)
+    limits = Limits(memory=memory, chunk=1 << 30)
+    try:
+        found = job_memory(limits, job, formula, cost(formula)).boxes
+    except RequestTooLargeError:
+        assert memory < 4 * 8 * COLUMNS
+        return
+    assert list(iterate_boxes(formula, found)) == list(iterate_boxes(formula, reduction_memory()))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")

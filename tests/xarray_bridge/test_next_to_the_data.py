@@ -97,6 +97,8 @@ THERE: dict[str, tuple[int, Any]] = {
         1,
         lambda d: xr.dot(d.t[8:].fillna(0), xr.DataArray(np.eye(18, 3) + 1, dims=("lat", "three")), dim="lat"),
     ),
+    "a product of three": (1, lambda d: xr.dot(d.t[8:].fillna(0), d.lat, d.lon, dim="time")),
+    "a product of two stored": (1, lambda d: xr.dot(d.t[8:].fillna(0), d.t[8:].fillna(1) - 273, dim=("lat", "time"))),
     "groups of differences": (2, lambda d: (d.t - 273.15).isel(time=slice(0, 45)).groupby("time.month").max()),
     "by month": (3, lambda d: (d.t > 280).resample(time="MS").sum()),
     "where another holds": (1, lambda d: d.t.where(d.t.isel(time=0) > 280).mean("time")),
@@ -107,7 +109,7 @@ HERE: dict[str, Any] = {
     "coarser": lambda d: d.t.coarsen(time=10).mean(),
     "stacked": lambda d: d.t.stack(z=("lat", "lon")).mean("z"),
     "cumulative": lambda d: d.t.cumsum("time"),
-    "a product of three": lambda d: xr.dot(d.t[8:].fillna(0), d.lat, d.lon, dim="time"),
+    "a matrix of two": lambda d: xr.dot(d.t[8:].fillna(0), d.t[8:, :5].fillna(0).rename(lat="other"), dim="time"),
     "cumulative differences": lambda d: (d.t - 273.15).cumsum("time"),
     "stacked differences": lambda d: (d.t - 273.15).stack(z=("lat", "lon")).mean("z"),
 }

@@ -3,7 +3,7 @@ should.
 
 Modules: expressions/padding.py, expressions/point_selection.py, lazy_array/deferred_values.py, lazy_array/einsum.py,
 lazy_array/numpy_functions.py, lazy_array/numpy_operations.py, lazy_array/numpy_reductions.py,
-reducing/partials_by_box.py, reducing/weighted_statistics.py,
+reducing/contraction.py, reducing/partials_by_box.py, reducing/weighted_statistics.py,
 xarray_bridge/backend_array.py
 """
 
@@ -91,6 +91,7 @@ READING: dict[str, Operation] = {
     "differentiate": lambda ds: ds[["packed"]].differentiate("lat"),
     "quantile": lambda ds: ds[["tas"]].quantile([0.1, 0.5], "time"),
     "dot": lambda ds: xr.dot(ds.number, ds.height, dim="lat").to_dataset(name="d"),
+    "dot as a matrix": lambda ds: xr.dot(ds.number, ds.number.rename(lat="other"), dim="time").to_dataset(name="d"),
     "polyfit": lambda ds: ds[["packed"]].polyfit("time", 1),
     "map": lambda ds: ds[["tas"]].map(np.sqrt),
     "isin": lambda ds: ds[["number"]].isin([1, 2]),

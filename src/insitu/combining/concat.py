@@ -94,10 +94,11 @@ def concat(members: Sequence[Member], dim: str, rules: CombineRules, labels: npt
                 whole = _with_gaps(whole, dim, lengths, [variable is not None for variable in by_member])
             result[name] = whole
         elif name in coords and all(member.index(name) is not None for member in members if name in member.variables):
-            result[name] = found[0]  # labels of another dimension: aligned already
-            _check_identical(name, found, rules)
+            _check_identical(name, found, rules)  # labels of another dimension: aligned already
+            result[name] = replace(found[0], encoding=common_items([variable.encoding for variable in found]))
         else:
-            result[name] = merge_variable(name, found, rules.compat, rules.load, choice.equal.get(name))
+            merged = merge_variable(name, found, rules.compat, rules.load, choice.equal.get(name))
+            result[name] = replace(merged, encoding=common_items([variable.encoding for variable in found]))
     attributes = merge_attributes([member.attributes for member in members], rules.combine_attrs)
     if rules.compat == "identical" and any(
         merge_attributes([member.attributes], "override") != attributes for member in members[1:]

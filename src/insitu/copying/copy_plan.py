@@ -62,7 +62,8 @@ class CopyPlan:
         found = 0.0
         for array in self.arrays:
             stored = stored_bytes(array) or array.nbytes
-            found += array.nbytes if not array.encoding.codecs and array.through is None else min(stored, array.nbytes)
+            is_raw = not array.encoding.codecs and array.through is None
+            found += array.padded_bytes if is_raw else min(stored, array.nbytes)
         return int(found)
 
     @property

@@ -153,20 +153,10 @@ class _FormMaker:
 
     def _find_difference(self, stored: VirtualArray) -> str:
         """Return why the stored values and their attributes do not mean the same in the target; empty: they do."""
-        if any(name in stored.attributes for name in SCALING) and self.array.dtype.kind in "fc":
-            given = stored.attributes if self.typed_attributes else to_json_attributes(stored.attributes)
-            one = VirtualArray.from_values(np.zeros((), stored.dtype), attributes=given)
-            meant = decode_variable(one, decode_times=False).array
-            if all(tile.packings.identity for tile in self.array.tiles):  # decoded in memory, and encoded again
-                return self._find_rounding(replace(stored, attributes=given))
-            if meant.dtype != self.array.dtype:
-                return f"the target's attributes would decode to {meant.dtype}, and its values are {self.array.dtype}"
-            there = get_unpacker(meant.tiles[0].packings[0], stored.dtype).scaled
-            here = self._scaled_types() - {there}
-            if here:
-                return (
-                    f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
-                )
+        if self.array.dtype.kind in "iufc" and stored.dtype.kind in "iufc":
+            reason = self._find_other_numbers(stored)
+            if reason:
+                return reason
         fill = stored.attributes.get("_FillValue")
         if (
             not self.typed_attributes
@@ -185,6 +175,24 @@ class _FormMaker:
             )
         if stored.dtype.kind in "V":
             raise UnsupportedError(f"values of type {stored.dtype} cannot be copied", hint="Leave the variable out")
+        return ""
+
+    def _find_other_numbers(self, stored: VirtualArray) -> str:
+        """Return why the target's attributes would not decode stored numbers to the same; empty: they do."""
+        given = stored.attributes if self.typed_attributes else to_json_attributes(stored.attributes)
+        is_scaled = any(name in stored.attributes for name in SCALING)
+        if is_scaled and all(tile.packings.identity for tile in self.array.tiles):
+            return self._find_rounding(replace(stored, attributes=given))  # decoded in memory, and encoded again
+        one = VirtualArray.from_values(np.zeros((), stored.dtype), attributes=given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they were given when the source was opened
+            meant = decode_variable(one, decode_times=False).array
+        if meant.dtype != self.array.dtype:
+            return f"the target's attributes would decode to {meant.dtype}, and its values are {self.array.dtype}"
+        there = get_unpacker(meant.tiles[0].packings[0], stored.dtype).scaled
+        here = self._scaled_types() - {there} if is_scaled else None
+        if here:
+            return f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
         return ""
 
     def _find_rounding(self, stored: VirtualArray) -> str:

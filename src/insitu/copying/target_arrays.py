@@ -112,6 +112,12 @@ class TargetArray:
         return math.prod(self.shape) * self.itemsize
 
     @property
+    def padded_bytes(self) -> int:
+        """Bytes of all chunks, with what fills up those at the end of the array."""
+        sizes = zip(self.shape, self.chunks, strict=True)
+        return math.prod(-(-length // size) * size for length, size in sizes) * self.itemsize
+
+    @property
     def itemsize(self) -> int:
         """Bytes of a value, about 16 of a text."""
         return 16 if self.form.dtype.hasobject else self.form.dtype.itemsize
@@ -329,6 +335,8 @@ def _find_unchanged(
     """
     found = find_stored_chunks(array, zarr_format, portable=zarr_format == 3 and not any_reader)
     if found is None or found.array.chunks != tuple(chunks) or found.array.absent:
+        return None
+    if found.array.encoding.dtype.newbyteorder("=") != array.dtype.newbyteorder("="):  # of a part without chunks
         return None
     if codecs is not None and found.array.encoding.codecs != codecs:
         return None

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from insitu.expressions.element_operations import KINDS, MAX_OPERATIONS, count_operations, current_errors
 from insitu.expressions.moves import StructuralMove
 from insitu.expressions.nodes import Expression
+from insitu.expressions.point_selection import TooManyPointsError
 from insitu.lazy_array.deferred_values import DeferredValues
 from insitu.scanning.member import in_memory
 
@@ -89,7 +90,10 @@ class Postponed:
             arguments = [given.make() if isinstance(given, Postponed) else given for given in self._arguments]
             arrays = [self._kind.bare(given) if isinstance(given, Expression) else given for given in arguments]
             with np.errstate(**dict(self._errors)):  # type: ignore[arg-type]
-                found = self._function(*arrays)
+                try:
+                    found = self._function(*arrays)
+                except TooManyPointsError:
+                    found = NotImplemented
                 if found is NotImplemented and self._compute is not None:
                     values = [np.asarray(given) if isinstance(given, DeferredValues) else given for given in arrays]
                     found = self._compute(*values)
@@ -191,6 +195,6 @@ def move_at_once(move: StructuralMove, make: Callable[[Any], Any], array: Deferr
     except REFUSALS:
         return None
     found.flags.writeable = False
-    made = array.of_values(Postponed(make, [array], _count_operations(array)), found)
+    made = array.of_values(Postponed(make, [array], _count_operations(array), move.of_values), found)
     made.is_view = move.makes_view
     return made

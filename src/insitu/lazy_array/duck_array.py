@@ -39,6 +39,7 @@ from insitu.model import normalise_axes
 from insitu.process_options import options
 from insitu.reading import read_points
 from insitu.reading.await_read import await_read
+from insitu.scanning.member import in_memory
 
 __all__ = ["LazyArray"]
 
@@ -47,9 +48,10 @@ POWERS = {
     (float, 0.5, "f"): np.sqrt,
     (float, 0.5, "c"): np.sqrt,
     (int, 2, "c"): np.square,
+    (int, 2, "b"): np.square,
     (int, -1, "c"): np.reciprocal,
 }
-"""What NumPy's operator calls instead of `np.power`, by exponent and kind of dtype, where values differ."""
+"""What NumPy's operator calls instead of `np.power`, by exponent and kind of dtype, where values or types differ."""
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
@@ -86,6 +88,14 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         return await await_read(self.read)
 
     # Values.
+
+    @classmethod
+    def carry(cls, values: Any) -> Any:
+        """Return values as a virtual array that carries them: what is computed of them has the same bits, whether they
+        were read now or earlier. Objects and Dask arrays stay as they are.
+        """
+        carried = in_memory(values) if isinstance(values, np.ndarray) else None
+        return values if carried is None else cls(carried)
 
     def read(self, *, once: bool = False) -> npt.NDArray[Any]:
         """Return the values; nothing of them is kept if they are read `once`, as a part of a pass."""
@@ -142,7 +152,7 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
     __ior__ = _in_place(np.bitwise_or)
 
     def __ipow__(self, other: Any) -> Any:
-        shortcut = self._find_power(other)
+        shortcut = self._find_power(other) if self.dtype.kind != "b" else None  # a square of those is of another type
         return compute_in_place(np.power, self, other) if shortcut is None else shortcut(self)
 
     # NumPy's operators, unlike its ufuncs, know that values of types that cannot be compared differ.
@@ -204,9 +214,8 @@ class LazyArray(DeferredValues, Methods, NDArrayOperatorsMixin, ExplicitlyIndexe
         try:
             return self._after(SelectPoints(self.shape, keys, options.point_limit))
         except TooManyPointsError:
-            if not self.is_stored:
-                return self._read_points(keys)
-            return read_points(self.array, keys, self.context)
+            is_read = self.is_stored
+            return self.carry(read_points(self.array, keys, self.context) if is_read else self._read_points(keys))
 
     def _read_points(self, keys: tuple[Any, ...]) -> npt.NDArray[Any]:
         """Return points, read as the indices that they have along each dimension."""

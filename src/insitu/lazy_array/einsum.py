@@ -1,4 +1,4 @@
-"""`numpy.einsum` of virtual arrays: with weights in memory a weighted statistic, else box by box.
+"""`numpy.einsum` of virtual arrays: a weighted statistic, the sum of a formula, or what NumPy makes of boxes.
 
 xarray's `weighted(...).mean()` asks for two products, one of the values and one of the mask of
 missing values. Both are computed in one pass, and the second waits until xarray asks for it.
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.active.answer import answer_folding
-from insitu.expressions.boxes import iterate_boxes
 from insitu.expressions.element_operations import CONSTANT_BYTES, find_filled
 from insitu.expressions.nodes import Expression, Stored, is_stored, without_moves
 from insitu.lazy_array.dispatch import implements
@@ -28,7 +27,7 @@ from insitu.lazy_array.numpy_reductions import (
     values_of_used_array,
 )
 from insitu.lru import LruCache
-from insitu.reducing.expression_values import reduction_memory
+from insitu.reducing.contraction import contract
 from insitu.reducing.query import ReductionQuery
 from insitu.reducing.weighted_statistics import WeightedFolding, Weights
 
@@ -52,35 +51,37 @@ def _take_answer(key: Any) -> npt.NDArray[Any] | None:
 
 def _weigh(
     array: LazyArray, own_labels: str, weights: npt.NDArray[Any], labels: str, result_labels: str
-) -> npt.NDArray[Any]:
-    """Return `einsum` of a virtual array and weights, as a weighted sum or the sum of a product.
+) -> npt.NDArray[Any] | None:
+    """Return `einsum` of a virtual array and weights as a weighted sum; None if it is none.
 
     Parameters
     ----------
-    array, mine
+    array, own_labels
         The array and the label of each of its axes.
     weights, labels
         The same of the weights.
     result_labels
         The labels of the result.
     """
-    reduced = [label for label in own_labels if label not in result_labels]
-    axes = [own_labels.index(label) for label in reduced]
-    about = hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest()
     stored, pattern = _find_pattern(array)
-    key = (stored and _identity(stored), own_labels, labels, result_labels, np.asarray(weights).dtype.str, about)
-    factor: Weights = {tuple(own_labels.index(label) for label in labels): np.asarray(weights)}
+    reduced = [label for label in own_labels if label not in result_labels]
+    if stored is None or not labels or not set(labels) <= set(reduced) or len(set(labels)) < len(labels):
+        return None
+    if np.result_type(array.dtype, weights).kind != "f" or np.isnan(weights).any():
+        return None
+    axes = [own_labels.index(label) for label in reduced]
+    if weights.shape != tuple(array.shape[own_labels.index(label)] for label in labels):
+        return None  # broadcast
+    about = hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest()
+    key = _identity(stored), own_labels, labels, result_labels, weights.dtype.str, about
+    factor: Weights = {tuple(own_labels.index(label) for label in labels): weights}
 
     def ask(methods: list[str], skipna: bool) -> dict[str, npt.NDArray[Any]]:
-        assert stored is not None
         known = values_of_used_array(LazyArray(stored))
         query = ReductionQuery.of(methods, axes, skipna=skipna)
         return answer_folding(stored, lambda values: WeightedFolding(values, query, factor), known)
 
-    is_weighted = bool(labels) and set(labels) <= set(reduced) and not np.isnan(weights).any()
-    if not is_weighted or stored is None:
-        found = _sum_products(array, own_labels, weights, labels, axes)
-    elif pattern == "filled":
+    if pattern == "filled":
         both = ask(["sum", "sum_of_weights"], True)
         _answers.put(key, (time.monotonic(), stored, both["sum_of_weights"]))
         found = both["sum"]
@@ -91,9 +92,7 @@ def _weigh(
     else:
         found = ask(["sum"], False)["sum"]
     rest = [label for label in own_labels if label in result_labels]
-    turned: npt.NDArray[Any] = found.transpose([rest.index(label) for label in result_labels])
-    with np.errstate(over="ignore"):
-        return turned.astype(np.result_type(array.dtype, weights), copy=False)
+    return found.transpose([rest.index(label) for label in result_labels])
 
 
 def _identity(expression: Expression) -> Any:
@@ -119,73 +118,52 @@ def _find_pattern(array: LazyArray) -> tuple[Expression | None, str]:
     return (found, pattern) if is_stored(found) and found.dtype.kind in "biuf" else (None, "")
 
 
-def _is_sum_of_products(
-    array: LazyArray, own_labels: str, weights: npt.NDArray[Any], labels: str, result_labels: str
-) -> bool:
-    """Return whether `einsum` is a sum along dimensions of an array, times weights."""
-    if (
-        not array.size
-        or array.dtype.kind not in "biuf"
-        or weights.dtype.kind not in "biuf"
-        or len(set(labels)) < len(labels)
-        or len(set(own_labels)) < len(own_labels)
-        or set(result_labels) - set(own_labels) - set(labels)
-    ):
-        return False
-    lengths = dict(zip(own_labels, array.shape, strict=True))
-    return all(lengths.get(label, length) == length for label, length in zip(labels, weights.shape, strict=True))
-
-
-def _with_labels(array: LazyArray, own_labels: str, labels: str) -> tuple[LazyArray, str]:
-    """Return an array with dimensions of length 1 for labels that it does not have."""
-    new = "".join(label for label in labels if label not in own_labels)
-    for _ in new:
-        array = array.expand_dims(array.ndim)
-    return array, own_labels + new
-
-
-def _without_foreign_labels(weights: npt.NDArray[Any], labels: str, known: str) -> tuple[npt.NDArray[Any], str]:
-    """Return weights summed along what neither the array nor the result has."""
-    foreign = tuple(axis for axis, label in enumerate(labels) if label not in known)
-    return weights.sum(axis=foreign), "".join(label for label in labels if label in known)
-
-
-def _sum_products(
-    array: LazyArray, own_labels: str, weights: npt.NDArray[Any], labels: str, axes: Sequence[int]
-) -> npt.NDArray[Any]:
-    """Return a sum of products as the reduction of an expression."""
-    order = [labels.index(label) for label in own_labels if label in labels]
-    aligned = weights.transpose(order).reshape(
-        [weights.shape[labels.index(label)] if label in labels else 1 for label in own_labels]
-    )
-    dtype = np.result_type(array.dtype, weights)
-    wide = np.result_type(dtype, np.float64) if dtype.kind == "f" else dtype
-    with np.errstate(invalid="ignore", over="ignore"):
-        product = array.astype(wide) * aligned
-    return reduce_lazy_array(product, ReductionQuery.of("sum", tuple(axes), skipna=False))["sum"]
-
-
 def _find_weights(
-    array: LazyArray, own_labels: str, labels: Sequence[str], result_labels: str, operands: Sequence[Any]
+    array: LazyArray,
+    operands: Sequence[Any],
+    labels: Sequence[str],
+    known: str,
+    wide: np.dtype[Any],
 ) -> tuple[npt.NDArray[Any], str] | None:
-    """Return the one array in memory that an array is multiplied with, and its labels; None if the product is no sum
-    of products with weights.
+    """Return the one array in memory that an array is multiplied with, summed along what neither the array nor the
+    result has, and its labels; None if there is none.
     """
     others = [number for number, operand in enumerate(operands) if operand is not array]
     if len(operands) != 2 or len(others) != 1 or isinstance(operands[others[0]], LazyArray):
         return None
-    weights, names = _without_foreign_labels(
-        np.asarray(operands[others[0]]), labels[others[0]], own_labels + result_labels
-    )
-    return (weights, names) if _is_sum_of_products(array, own_labels, weights, names, result_labels) else None
+    weights, names = operands[others[0]], labels[others[0]]
+    foreign = tuple(axis for axis, label in enumerate(names) if label not in known)
+    weights = weights.sum(axis=foreign, dtype=wide) if foreign else weights
+    return weights, "".join(label for label in names if label in known)
+
+
+def _multiply(operands: Sequence[Any], labels: Sequence[str], space: str, wide: np.dtype[Any]) -> LazyArray | None:
+    """Return the product of some operands as a formula; None if that is not possible.
+
+    Parameters
+    ----------
+    operands, labels
+        Virtual arrays and arrays in memory, and the label of each of their axes.
+    space
+        The labels of the axes of the product.
+    wide
+        Its type.
+    """
+    product: Any = None
+    for operand, names in zip(operands, labels, strict=True):
+        is_large = not isinstance(operand, LazyArray) and operand.nbytes > CONSTANT_BYTES
+        if is_large or len(set(names)) < len(names) or not set(names) <= set(space):
+            return None
+        lengths = [operand.shape[names.index(label)] if label in names else 1 for label in space]
+        factor = operand.transpose([names.index(label) for label in space if label in names]).reshape(lengths)
+        with np.errstate(invalid="ignore", over="ignore"):
+            product = factor.astype(wide) if product is None else product * factor
+    return product if isinstance(product, LazyArray) else None
 
 
 @implements(np.einsum)
 def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    """Return `numpy.einsum` with virtual arrays among the operands, in boxes of the largest.
-
-    NotImplemented if that cannot be done in pieces.
-    """
+    """Return `numpy.einsum` with virtual arrays among the operands; NotImplemented if that cannot be done in pieces."""
     if isinstance(subscripts, LazyArray):
         report_not_on_server(subscripts, "einsum")
     if out is not None or kwargs or not isinstance(subscripts, str):
@@ -195,46 +173,45 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     ):
         return NotImplemented  # a Dask array, for one
     operands = tuple(o if isinstance(o, LazyArray) else np.asarray(o) for o in operands)
-    lazy = [number for number, operand in enumerate(operands) if isinstance(operand, LazyArray)]
+    lazy = [operand for operand in operands if isinstance(operand, LazyArray)]
     dtype = np.result_type(*(operand.dtype for operand in operands))
     if not lazy or dtype.kind not in "iufc" or "->" not in subscripts:
         return NotImplemented
     labels, result_labels = _expand_ellipsis(subscripts, operands)
-    largest = max(lazy, key=lambda number: operands[number].nbytes)
+    largest = max(range(len(operands)), key=lambda n: (isinstance(operands[n], LazyArray), operands[n].nbytes))
     array, own_labels = operands[largest], labels[largest]
-    if not set(own_labels) <= set(result_labels):  # else nothing of it is reduced
-        found = _find_weights(array, own_labels, labels, result_labels, operands)
-        if found is not None and found[0].nbytes <= CONSTANT_BYTES:
-            weights, names = found
-            return _weigh(*_with_labels(array, own_labels, names), weights, names, result_labels)
-        report_not_on_server(array, f"this product (einsum of {subscripts})")
-    if len(set(own_labels)) < len(own_labels) or not array.size:
+    if any(len(names) != operand.ndim for names, operand in zip(labels, operands, strict=True)):
         return NotImplemented
-    lengths: dict[str, int] = {}
-    for operand, names in zip(operands, labels, strict=True):
-        for name, length in zip(names, operand.shape, strict=True):
-            lengths[name] = max(lengths.get(name, 1), length)
-    # In float64, as all sums; and in boxes that no option changes, so that the bits are the same every time.
-    out = np.zeros(
-        [lengths[name] for name in result_labels], np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype
-    )
-    plain = f"{','.join(labels)}->{result_labels}"
-    known = [values_of_used_array(operand) if number in lazy else None for number, operand in enumerate(operands)]
-    sources = [operand if values is None else values for operand, values in zip(operands, known, strict=True)]
-    for box in iterate_boxes(array.node, reduction_memory()):
-        where = {name: part for name, part, n in zip(own_labels, box, array.shape, strict=True) if n > 1}
-        parts = [
-            source[box] if number == largest else _select_box(source, labels[number], where)
-            for number, source in enumerate(sources)
-        ]
-        values = [part.read(once=True) if isinstance(part, LazyArray) else np.asarray(part) for part in parts]
-        values = [np.require(part, None, ("C", "A")) for part in values]
-        with np.errstate(invalid="ignore", over="ignore"):
-            out[tuple(where.get(name, slice(None)) for name in result_labels)] += np.einsum(
-                plain, *values, dtype=out.dtype
-            )
+    if not array.size or len(set(own_labels)) < len(own_labels):
+        return NotImplemented
+    wide = np.result_type(dtype, np.float64) if dtype.kind in "fc" else dtype  # as all sums
+    found, space = None, own_labels
+    weighed = _find_weights(array, operands, labels, own_labels + result_labels, wide)
+    if weighed is not None:
+        weights, names = weighed
+        operands, labels, largest = (array, weights), [own_labels, names], 0
+        space += "".join(label for label in names if label not in own_labels)
+        found = _weigh(array, own_labels, weights, names, result_labels)
+    if found is None:
+        found = _sum_product(_multiply(operands, labels, space, wide), space, result_labels)
+    if found is None:
+        report_not_on_server(array, f"this product (einsum of {subscripts})")
+        nodes = [operand.node if isinstance(operand, LazyArray) else operand for operand in operands]
+        known = [values_of_used_array(operand) if isinstance(operand, LazyArray) else None for operand in operands]
+        found = contract(nodes, known, labels, result_labels, largest, wide)
     with np.errstate(over="ignore"):
-        return out.astype(dtype, copy=False)
+        return found.astype(dtype, copy=False)
+
+
+def _sum_product(product: LazyArray | None, space: str, result_labels: str) -> Any:
+    """Return the sum of a product along what the result does not have; None of none."""
+    axes = tuple(axis for axis, label in enumerate(space) if label not in result_labels)
+    if product is not None and axes:
+        found: Any = reduce_lazy_array(product, ReductionQuery.of("sum", axes, skipna=False))["sum"]
+    else:
+        found = product
+    rest = [label for label in space if label in result_labels]
+    return None if found is None else found.transpose([rest.index(label) for label in result_labels])
 
 
 def _expand_ellipsis(subscripts: str, operands: Sequence[Any]) -> tuple[list[str], str]:
@@ -251,12 +228,3 @@ def _expand_ellipsis(subscripts: str, operands: Sequence[Any]) -> tuple[list[str
             names = names.replace("...", spread[len(spread) - extra :])
         labels.append(names)
     return labels, result_labels.replace("...", spread[len(spread) - widest :])
-
-
-def _select_box(values: Any, names: str, where: dict[str, slice]) -> Any:
-    """Return the part of another operand that belongs to a box; a length of 1 is broadcast."""
-    return values[
-        tuple(
-            where.get(name, slice(None)) if n > 1 else slice(None) for name, n in zip(names, values.shape, strict=True)
-        )
-    ]

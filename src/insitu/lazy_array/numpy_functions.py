@@ -42,9 +42,9 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
     lazy = _as_lazy_arrays(arrays)
     if lazy is None or not lazy[0].ndim:
         return NotImplemented
+    (along,) = normalise_axes(axis, lazy[0].ndim)
     if len({array.ndim for array in lazy}) > 1:
         raise ValueError(f"arrays of shapes {', '.join(str(array.shape) for array in lazy)} cannot be concatenated")
-    (along,) = normalise_axes(axis, lazy[0].ndim)
     shape = (*lazy[0].shape[:along], sum(array.shape[along] for array in lazy), *lazy[0].shape[along + 1 :])
 
     def join_values(*values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -56,7 +56,8 @@ def _concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *
         return NotImplemented if joined is None else LazyArray(joined).astype(dtype)
 
     found = call_at_once(join_values, join_nodes, lazy, shape)
-    return join_nodes(*lazy) if found is None else found
+    joined = join_nodes(*lazy) if found is None else found
+    return LazyArray.carry(join_values(*map(to_computable, lazy))) if joined is NotImplemented else joined
 
 
 @implements(np.stack)
@@ -156,7 +157,7 @@ def _flip(m: LazyArray, axis: Any = None) -> Any:
 
 @implements(np.take)
 def _take(a: LazyArray, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "raise") -> Any:
-    if axis is None or out is not None or not a.ndim:
+    if axis is None or np.iterable(axis) or out is not None or not a.ndim:
         return NotImplemented
     (along,) = normalise_axes(axis, a.ndim)
     index = np.take(np.arange(a.shape[along]), indices, mode=mode)
@@ -252,11 +253,11 @@ def _pad(array: LazyArray, pad_width: Any, mode: Any = "constant", **kwargs: Any
 def _take_with_fill(array: LazyArray, indices: Sequence[npt.NDArray[Any] | None], fill: Any) -> Any:
     """Return these elements along each dimension (None: all), and `fill` where an index is -1.
 
-    It is virtual, unless there is nothing to take from.
+    Where there is nothing to take from, it carries its values.
     """
     if not array.size:  # then nothing is taken: all is filled, or there are no elements
         shape = [n if index is None else len(index) for n, index in zip(array.shape, indices, strict=True)]
-        return np.full(shape, convert_fill(fill, array.dtype), array.dtype)
+        return LazyArray.carry(np.full(shape, convert_fill(fill, array.dtype), array.dtype))
     return LazyArray(take_with_fill(array.node, indices, fill))
 
 

@@ -144,8 +144,8 @@ def _stream_reduction(array: LazyArray, method: str, skipna: bool, given: dict[s
     if not array.size or axes == () or isinstance(axes, list) or (axes is not None and not array.ndim):
         return None  # NumPy has rules of its own for these
     statistic = STATISTICS[method]
-    if (statistic.is_position and isinstance(axes, tuple)) or (method == "mean" and array.dtype.kind == "M"):
-        return None
+    if (statistic.is_position and isinstance(axes, tuple)) or (method == "mean" and array.dtype.kind in "mM"):
+        return None  # NumPy rounds means of durations in its own way, and has none of dates
     along = normalise_axes(axes, array.ndim)
     axes = None if axes is None else along
     keepdims = bool(given["keepdims"])

@@ -97,7 +97,8 @@ def job_memory(limits: Limits, job: BatchJob, expression: Expression, need: Cost
         # Chunks are kept for the next block that is read; a reduction takes each once.
         boxes, evaluated = BoxMemory(BLOCK_BYTES, 0 if job.methods else 2 * BLOCK_BYTES, block), 0
     else:
-        boxes, evaluated = _box_memory(limits, expression, need, min(threads_at_once(), threads), block)
+        width = min(threads_at_once(), threads)
+        boxes, evaluated = _box_memory(limits, expression, need, width, block, bool(job.methods))
         decoding *= 2  # a box has threads of its own
     nbytes += min(decoding, 2 * need.bytes_decoded + FOLD_BYTES) + min(boxes.chunks, need.bytes_decoded)
     return JobMemory(threads, nbytes + columns + evaluated, boxes)
@@ -171,7 +172,9 @@ def _whole_values(limits: Limits, job: BatchJob, expression: Expression, need: C
     return most * itemsize, MEDIAN_COPIES * itemsize * min(most, expression.size)
 
 
-def _box_memory(limits: Limits, expression: Expression, need: Cost, width: int, block: int) -> tuple[BoxMemory, int]:
+def _box_memory(
+    limits: Limits, expression: Expression, need: Cost, width: int, block: int, reduces: bool
+) -> tuple[BoxMemory, int]:
     """Return what the evaluation of an operation may hold at a time, and how many bytes that are.
 
     Parameters
@@ -182,6 +185,8 @@ def _box_memory(limits: Limits, expression: Expression, need: Cost, width: int, 
         Boxes that are evaluated at a time.
     block
         Bytes of values that a median may hold.
+    reduces
+        Whether values are added together, box by box; else they are sent.
     """
     members = width * MEMBERS_COPIES * need.members
     if need.plan + members > limits.memory // 2:
@@ -195,8 +200,12 @@ def _box_memory(limits: Limits, expression: Expression, need: Cost, width: int, 
     # The first box of a reduction is the largest.
     first = next(iterate_boxes(expression, reduction_memory()), ())
     box = math.prod(side.stop - side.start for side in first) * itemsize
-    if box > limits.memory // 8:  # of chunks that are too large to be put together
+    if box > limits.memory // 4:
+        if reduces:  # smaller boxes would give other last bits
+            raise RequestTooLargeError(
+                f"the expression has chunks of {box} bytes, more than the memory of this server allows to put together"
+            )
         return BoxMemory(part, chunks, block, cuts_chunks=True, part=part), nbytes
-    at_once = min(width, limits.memory // 8 // max(box, 1))
+    at_once = max(min(width, limits.memory // 8 // max(box, 1)), 1)
     put_together = at_once * box if box > MOST_ROOMS * part else 0  # else it is evaluated whole
     return BoxMemory(REDUCED_BYTES, chunks, block, part=part, at_once=at_once), nbytes + put_together
