@@ -58,6 +58,20 @@ def test_types_of_scales(tmp_path: Path, target: str) -> None:
     assert ("short: stored unpacked" in str(report)) == (target != "t.nc")
 
 
+def test_float32_that_is_scaled_in_float64(tmp_path: Path) -> None:
+    """xarray applies a float64 of a file otherwise than the same number of JSON."""
+    values = np.random.default_rng(0).normal(0, 100, 50).astype("f4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 50)
+        variable = file.createVariable("v", "f4", ("x",), fill_value=np.nan, chunksizes=(10,))
+        variable.set_auto_maskandscale(False)
+        variable.setncatts({"scale_factor": 2.0, "add_offset": 273.15})
+        variable[...] = values
+    for target in ("t.zarr", "t.nc"):
+        insitu.Archive.open(tmp_path / "a.nc").copy(tmp_path / target)
+        xr.testing.assert_identical(shown(tmp_path / target), shown(tmp_path / "a.nc"))
+
+
 def test_packing_that_stays_but_for_the_type_of_its_scale(tmp_path: Path) -> None:
     """Packed anew, the same numbers are stored: values change by no more than their rounding."""
     write_packed(tmp_path / "a.nc", 0, np.float32(0.001), missing_value=np.int16(-11))
