@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import netCDF4
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
@@ -55,6 +56,20 @@ def test_types_of_scales(tmp_path: Path, target: str) -> None:
     assert found.long.encoding["dtype"] == np.dtype("i4")
     assert found.short.dtype == want.short.dtype == np.float32
     assert ("short: stored unpacked" in str(report)) == (target != "t.nc")
+
+
+def test_float32_that_is_scaled_in_float64(tmp_path: Path) -> None:
+    """xarray applies a float64 of a file otherwise than the same number of JSON."""
+    values = np.random.default_rng(0).normal(0, 100, 50).astype("f4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 50)
+        variable = file.createVariable("v", "f4", ("x",), fill_value=np.nan, chunksizes=(10,))
+        variable.set_auto_maskandscale(False)
+        variable.setncatts({"scale_factor": 2.0, "add_offset": 273.15})
+        variable[...] = values
+    for target in ("t.zarr", "t.nc"):
+        insitu.Archive.open(tmp_path / "a.nc").copy(tmp_path / target)
+        xr.testing.assert_identical(shown(tmp_path / target), shown(tmp_path / "a.nc"))
 
 
 def test_packing_that_stays_but_for_the_type_of_its_scale(tmp_path: Path) -> None:
@@ -163,3 +178,24 @@ def test_attributes_of_groups_that_netcdf_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="no type for the attribute 'pair'"):
         ds.insitu.copy(tmp_path / "t.nc")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_objects_of_a_store_pass_through(tmp_path: Path, zarr_format: int) -> None:
+    """Those that were never written are not there in the copy either."""
+    codecs = {3: zarr.codecs.ZstdCodec(level=1), 2: numcodecs.Zstd(level=1)}
+    names = ["x", "y"] if zarr_format == 3 else None
+    array = zarr.create_array(
+        tmp_path / "a.zarr" / "v", shape=(6, 4), chunks=(2, 4), dtype="f4", fill_value=7, filters=None,
+        compressors=codecs[zarr_format], zarr_format=zarr_format, dimension_names=names,
+    )  # fmt: skip
+    array[2:] = np.arange(16).reshape(4, 4)
+    array.attrs["_ARRAY_DIMENSIONS"] = ["x", "y"]
+    zarr.create_group(tmp_path / "a.zarr", zarr_format=zarr_format)
+    archive = insitu.Archive.open(tmp_path / "a.zarr")
+    report = archive.copy(tmp_path / "t.zarr", zarr_format=zarr_format, verify=True)
+    plan = archive.copy(tmp_path / "u.zarr", zarr_format=zarr_format, dry_run=True)
+    assert "pass through" in str(plan)
+    assert plan.bytes_read == pytest.approx(report.nbytes, rel=0.05)  # estimated of some objects
+    assert report.objects == report.verified == 2
+    np.testing.assert_array_equal(zarr.open(tmp_path / "t.zarr")["v"][...], array[...])

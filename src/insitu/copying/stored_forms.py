@@ -190,6 +190,9 @@ class _FormMaker:
         if meant.dtype != self.array.dtype:
             return f"the target's attributes would decode to {meant.dtype}, and its values are {self.array.dtype}"
         there = get_unpacker(meant.tiles[0].packings[0], stored.dtype).scaled
+        wide = [name for name in SCALING if np.asarray(stored.attributes.get(name, 0)).dtype == np.float64]
+        if there == np.float32 and wide and not self.typed_attributes:
+            return f"{wide[0]} is float64 and would be applied as float32, as JSON has no types"
         here = self._scaled_types() - {there} if is_scaled else None
         if here:
             return f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
@@ -317,7 +320,7 @@ def _encode_times(variable: Any, given: Mapping[str, Any], name: str) -> Any:
                 trial.encoding = encoding
                 encoded = encode_cf_variable(trial, name=name)
                 back = decode_cf_variable(name, encoded)
-        except (ValueError, OverflowError, TypeError, ArithmeticError):  # the unit does not fit
+        except (ValueError, KeyError, TypeError, ArithmeticError):  # the unit does not fit
             continue
         if back.dtype == variable.dtype and is_same(np.asarray(back.values), variable.values):
             return with_given_units(encoded, encoding.get("units"))
