@@ -351,9 +351,8 @@ def _find_filtered(form: StoredForm, chunks: Sequence[int], codecs: Any) -> Stor
     found = _find_unchanged(form.stored, 2, chunks, codecs, True)
     if found is None or found.array.encoding.order is not None or found.array.unwritten:
         return None
-    if any(
-        source.optional for source in found.array.tile.chunks.sources[:1]
-    ):  # HDF5 has another value for missing ones
+    # Objects that may be missing: what is not written in HDF5 has another value.
+    if any(source.optional for source in found.array.tile.chunks.sources[:1]):
         return None
     if any(size > length for size, length in zip(chunks, form.shape, strict=True)):
         return None
