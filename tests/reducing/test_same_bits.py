@@ -298,6 +298,9 @@ READ: dict[str, Any] = {
         x.rolling(time=3).mean().isel(time=_points(7, 3, 9, 2), lat=_points(2, 4, 3, 3)).sum()
     ),
     "points of windows in groups": lambda x: x.rolling(time=3).sum().resample(time="50D", label="right").first(),
+    "a part of windows": lambda x: x.rolling(time=7, min_periods=1).std()[::2],
+    "one of windows side by side": lambda x: x.coarsen(time=6, boundary="trim").mean()[3:4],
+    "some of windows in two dimensions": lambda x: x.rolling(lat=5, lon=4, min_periods=2).mean()[:, ::-2, [5, 0, 3]],
     "padding of nothing": lambda x: x.isel(time=slice(0, 0)).pad(time=(7, 0), constant_values=0.1).sum("time"),
 }
 """What reads values to go on, and then has them."""

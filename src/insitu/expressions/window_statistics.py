@@ -133,6 +133,8 @@ def _reduce_axis(function: np.ufunc, values: Values, axis: int, window: Window, 
     """Return the windows along one dimension reduced by an associative function."""
     before = (slice(None),) * axis
     count, length = len(window.starts), len(window.offsets)
+    if length > 3 and count and not window.is_dense and _is_consecutive(window.offsets):
+        return _reduce_by_halves(function, values, before, window, dtype)
     if length > 3 and count and window.is_dense:
         first = int(window.starts[0] + window.offsets[0])
         part = values[(*before, slice(first, first + count + length - 1))].astype(dtype, copy=False)
@@ -161,6 +163,30 @@ def _reduce_by_doubling(
             return result
         block = function(block[(*before, slice(None, -size))], block[(*before, slice(size, None))])
         size *= 2
+
+
+def _reduce_by_halves(
+    function: np.ufunc, values: Values, before: tuple[slice, ...], window: Window, dtype: np.dtype[Any]
+) -> Values:
+    """Return windows that do not begin side by side, reduced in the order of `_reduce_by_doubling`: what is selected of
+    windows has the bits of all of them.
+    """
+
+    def reduce_block(at: int, size: int) -> Values:
+        if size == 1:
+            return values[(*before, _as_slice(window.starts + window.offsets[at]))].astype(dtype, copy=False)
+        one, other = reduce_block(at, size // 2), reduce_block(at + size // 2, size // 2)
+        return function(one, other, out=one if size > 2 else None)
+
+    length = len(window.offsets)
+    result: Values | None = None
+    at = 0
+    for size in (1 << bit for bit in range(length.bit_length()) if length >> bit & 1):
+        block = reduce_block(at, size)
+        result = block if result is None else function(result, block)
+        at += size
+    assert result is not None
+    return result
 
 
 def _as_slice(index: npt.NDArray[np.int64]) -> Any:
