@@ -86,7 +86,7 @@ CASES = {
     "ocean": Case("ocean model: 24 × 40 × 1,000 × 1,200, 4.6 GB", ocean_model, "ocean.nc", "", "thetao", "depth"),
     "days": Case("10,000 files of a day each, by pattern", daily_files, "days", "/*.nc", "tas", "time"),
     "saved": Case("the 10,000 files as an insitu store", saved_days, "days.insitu", "", "tas", "time"),
-    "years": Case("ten files of a year of daily maps", ten_years, "years", "/*.nc", "tas", "time", point=(90, 100)),
+    "years": Case("ten files of a year of daily maps", ten_years, "years", "/*.nc", "tas", "time", point=(20, 50)),
     "chunks": Case("10,000,000 chunks, their picture", ten_million_chunks, "chunks.insitu", "", "v", None, "chunks"),
 }
 

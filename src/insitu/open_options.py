@@ -342,6 +342,11 @@ class CombineOptions:
         return any(rule not in (None, "error") for rule in given)
 
     @property
+    def drops_conflicts(self) -> bool:
+        """Whether attributes are left out in which files differ: the result does not say which, so all files do."""
+        return self.combine_attrs == "drop_conflicts"
+
+    @property
     def merges_attributes(self) -> bool:
         """Whether the attributes of the result follow from those of all files, not of the first one."""
         return self.combine_attrs in ("drop_conflicts", "no_conflicts")

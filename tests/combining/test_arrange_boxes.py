@@ -24,7 +24,7 @@ import insitu
 from fixtures.make_archive import PACKINGS, STORAGE, STORED, Part, write_all
 from insitu.combining import scan_portions
 from insitu.engines.executor import ThisThread
-from insitu.errors import CombineError, UnsupportedError
+from insitu.errors import CombineError
 from insitu.reading import ReadStatistics
 from insitu.xarray_bridge import open_mfdataset
 
@@ -300,8 +300,24 @@ class TestListsInLists:
         target = tmp_path / "x.insitu"
         found.insitu.save(target)
         xr.testing.assert_equal(insitu.open_dataset(target).load(), expected)
-        with pytest.raises(UnsupportedError, match="grid of lists whose files may overlap"):
-            insitu.Archive.open(target).append(self.grid(tmp_path / "more", 8)[1])
+        archive, late = insitu.Archive.open(target), self.grid(tmp_path / "more", 4)[1]
+
+        def check(lists: list[list[str]]) -> None:
+            anew = open_mfdataset(lists, overlap=keep, data_vars="minimal", **how)
+            xr.testing.assert_identical(insitu.open_dataset(target).load(), anew.compute())
+            assert insitu.open_dataset(target).insitu.files.equals(anew.insitu.files)
+
+        assert archive.append([late]).added == tuple(late)
+        check([*paths, late])
+        assert archive.append(late).skipped == tuple(late)
+        archive.drop(paths[0])
+        check([paths[1], late])
+        with pytest.raises(CombineError, match="do not fill the grid"):
+            archive.drop(late[:1])
+        for new, path in zip(self.grid(tmp_path / "new", 6)[1], paths[1], strict=True):
+            Path(new).replace(path)
+        insitu.refresh(str(target))
+        check([paths[1], late])
 
     def test_days_that_are_missing(self, tmp_path: Path) -> None:
         paths = self.grid(tmp_path, 4)

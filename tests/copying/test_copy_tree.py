@@ -248,7 +248,11 @@ def test_the_plan_says_what_is_needed(files: str, tmp_path: Path) -> None:
     assert large.bytes_read == archive.dataset().insitu.nbytes_stored
     assert json.loads(json.dumps(small.as_dict()))["passes"] == 2
     assert "in two passes" in str(small)
-    assert os.listdir(tmp_path) == ["archive"]
+    raw = archive.copy(tmp_path / "t.zarr", chunks={"time": 40, "lat": 5, "lon": 7}, codec="none", dry_run=True)
+    assert archive.copy(tmp_path / "raw.zarr", chunks={"time": 40, "lat": 5, "lon": 7}, codec="none").nbytes == (
+        pytest.approx(raw.bytes_written, rel=0.01)  # chunks at the end are filled up
+    )
+    assert sorted(os.listdir(tmp_path)) == ["archive", "raw.zarr"]
 
 
 def test_progress_counts_all_bytes(files: str, tmp_path: Path) -> None:

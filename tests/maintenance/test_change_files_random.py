@@ -95,8 +95,23 @@ def overlapping(draw: Draw, number: int) -> xr.Dataset:
     return series(draw, draw.randrange(9), draw.randrange(1, 5), date_created=f"2020-01-{draw.randrange(1, 28):02}")
 
 
+def with_more(draw: Draw, number: int) -> xr.Dataset:
+    part = overlapping(draw, number).drop_vars(["mask", "height"])
+    return part.assign(pr=part.tas * 2.0) if number % 2 else part
+
+
+def partly_empty(draw: Draw, number: int) -> xr.Dataset:
+    part = overlapping(draw, number)
+    return part if number % 3 else part.isel(time=slice(0))
+
+
 def of_a_model(draw: Draw, number: int) -> xr.Dataset:
     return series(draw, 0, 2, source_id=f"model{number % 7}").drop_vars("mask")
+
+
+def of_few_models(draw: Draw, number: int) -> xr.Dataset:
+    part = series(draw, 0, 2, source_id=f"model{number % 3}", date_created=f"2020-01-{draw.randrange(1, 28):02}")
+    return part.drop_vars("mask")
 
 
 def of_models_and_days(draw: Draw, number: int) -> xr.Dataset:
@@ -145,8 +160,13 @@ KINDS: dict[str, Kind] = {
     "newest": Kind(overlapping, {**STATIC, "overlap": "newest"}),
     "newest, gaps": Kind(overlapping, {**STATIC, "overlap": "newest", "expect": "1D"}),
     "gaps": Kind(by_days, {**STATIC, "expect": "1D"}),
+    "last, empty files": Kind(partly_empty, {**STATIC, "overlap": "last"}),
+    "attributes that conflict": Kind(by_days, {**STATIC, "combine_attrs": "drop_conflicts"}),
     "names": Kind(of_a_model, {"concat_dim": {"model": r"f(\d+)"}}, "model"),
     "attributes": Kind(of_a_model, {"concat_dim": {"model": "attr:source_id"}}, "model"),
+    "attributes, newest": Kind(
+        of_few_models, {"concat_dim": {"model": "attr:source_id"}, "overlap": "newest"}, "model"
+    ),
     "attributes and days": Kind(of_models_and_days, {"concat_dim": {"model": "attr:source_id"}}, "time"),
     "nested": Kind(
         by_days,
@@ -161,6 +181,7 @@ KINDS: dict[str, Kind] = {
     ),
     "nested, last": Kind(overlapping, {**NESTED, **STATIC, "overlap": "last"}),
     "nested, first, gaps": Kind(overlapping, {**NESTED, **STATIC, "overlap": "first", "expect": "1D"}),
+    "nested, last, some with more": Kind(with_more, {**NESTED, **STATIC, "overlap": "last"}),
     "forecasts": Kind(exact_forecast, {"forecasts": True}),
     "forecasts, last": Kind(forecast, {"forecasts": True, "overlap": "last"}),
     "forecasts, first": Kind(forecast, {"forecasts": True, "overlap": "first"}),

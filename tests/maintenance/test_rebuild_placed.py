@@ -174,7 +174,7 @@ class TestCorrections:
             kept.archive.dataset().load(), insitu.Archive.open(kept.files, overlap="last").dataset().load()
         )
         with pytest.raises(CombineError, match="cannot grow along 'lat'"):
-            kept.archive.append([kept.path("week0"), "other.nc"], dim="lat")
+            kept.archive.append([kept.path("week0"), make(kept.folder, "other", 30, 3)], dim="lat")
 
     def test_what_is_refused(self, kept: Kept) -> None:
         with pytest.raises(NotFoundError, match="no file other"):
@@ -293,3 +293,44 @@ def test_files_that_are_padded(tmp_path: Path, options: dict[str, Any]) -> None:
     found = insitu.open_dataset(target).load()
     assert found.sizes["x"] == 2
     xr.testing.assert_identical(found, insitu.open_mfdataset(kept, **options).load())
+
+
+STATIC = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+
+
+def write_heights(folder: Path, name: str, days: range, variable: str, height: float) -> None:
+    """Write a file of some days, with a height and a mask of its own."""
+    values = {variable: ("time", np.arange(len(days)) + height), "mask": ("x", [height, 1.0])}
+    time = np.datetime64("2000-01-01", "ns") + np.array(days) * np.timedelta64(1, "D")
+    xr.Dataset(values, {"time": time, "height": height}, {"title": name}).to_netcdf(folder / f"{name}.nc")
+
+
+def test_what_another_kind_of_files_gave_is_not_kept_without_them(tmp_path: Path) -> None:
+    write_heights(tmp_path, "a", range(2), "tas", 1.0)
+    write_heights(tmp_path, "b", range(2, 4), "pr", 2.0)
+    kept = Kept(str(tmp_path), ["a", "b"], overlap="last", **STATIC)
+    kept.archive.drop([kept.files.pop(0)])
+    xr.testing.assert_identical(kept.archive.dataset().load(), insitu.open_dataset(kept.files[0]).load())
+
+
+def test_a_file_that_gives_everything_is_joined_as_one_of_several(tmp_path: Path) -> None:
+    for name, days in (("a", range(2)), ("b", range(2, 4)), ("c", range(4))):
+        write_heights(tmp_path, name, days, "tas", 1.0)
+    kept = Kept(str(tmp_path), ["a", "b"], overlap="last", data_vars="all")
+    kept.files.append(kept.path("c"))
+    kept.archive.append(kept.files[-1:])
+    kept.archive.drop([kept.files.pop(0)])
+    assert kept.archive.dataset().mask.dims == ("time", "x")
+    kept.check()
+
+
+def test_files_that_differ_along_another_dimension_are_appended_along_it(tmp_path: Path) -> None:
+    for name, first in (("a", 0), ("b", 2)):
+        labels = {"time": [0, 1], "x": [first, first + 1]}
+        xr.Dataset({"v": (("time", "x"), first + np.eye(2))}, labels).to_netcdf(tmp_path / f"{name}.nc")
+    xr.Dataset({"v": (("time", "x"), np.ones((2, 2)))}, {"time": [1, 2], "x": [0, 1]}).to_netcdf(tmp_path / "c.nc")
+    xr.Dataset({"v": (("time", "x"), np.ones((2, 2)))}, {"time": [1, 2], "x": [2, 3]}).to_netcdf(tmp_path / "d.nc")
+    kept = Kept(str(tmp_path), ["a", "c"], overlap="last")
+    kept.files += [kept.path("b"), kept.path("d")]
+    kept.archive.append(kept.files[2:], "x")
+    kept.check()

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 import insitu
 from insitu.errors import InsituError
+from insitu.lru import LruCache
 from insitu.model import Selection
 from insitu.reading import ReadStatistics, read, thread_pools
+from insitu.reading.cache import PartialChunkCache
 from insitu.reading.plan import plan_few
 
 SHAPE = (10, 21, 17)
@@ -129,3 +131,14 @@ def test_a_damaged_chunk_is_named(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InsituError) as caught:
         insitu.read(insitu.scan(damaged), "zlib", np.s_[3:5, 15:17, 0])
     assert caught.value.place["chunk"] == (1, 2, 0)
+
+
+def test_a_whole_array_takes_the_chunks_that_were_kept_of_parts(file: Path) -> None:
+    array = insitu.scan(file).arrays["large"]  # eight chunks of 512 KiB
+    cache = PartialChunkCache(LruCache(8 << 20, lambda chunk: chunk.nbytes), 8 << 20)
+    part, whole = ReadStatistics(), ReadStatistics()
+    read.read_arrays([(array, (slice(0, 2), slice(0, 10)))], tally=part, cache=cache)
+    (values,) = read.read_arrays([(array, (slice(None), slice(None)))], tally=whole, cache=cache)
+    assert (part.requests, whole.requests, whole.chunks) == (2, 6, 8)
+    with h5py.File(file) as expected:
+        np.testing.assert_array_equal(values, expected["large"][:])

@@ -35,6 +35,7 @@ __all__ = [
     "arrange_by_labels",
     "arrange_by_lists",
     "arrange_by_names",
+    "find_shadowed",
     "is_ordered",
     "iter_lines",
     "mixed_dates_error",
@@ -98,6 +99,15 @@ def iter_lines(arrangement: Arrangement) -> Iterator[tuple[ConcatDim, list[int]]
         lines.setdefault(place[1:], []).append((place[0], number))
     for line in lines.values():
         yield arrangement.dims[0], [number for _, number in sorted(line)]
+
+
+def find_shadowed(arrangement: Arrangement) -> list[int]:
+    """Return the files of which some cells come from others."""
+    if isinstance(arrangement, LabelBoxes):
+        lost = arrangement.count_given() < arrangement.sizes() if arrangement.has_overlaps else np.zeros(0, bool)
+        return [arrangement.numbers[box] for box in np.flatnonzero(lost).tolist()]
+    inner = arrangement.grids if isinstance(arrangement, Merged) else arrangement.within.values()
+    return list(dict.fromkeys(number for each in inner for number in find_shadowed(each)))
 
 
 def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], opened: Collection[int]) -> Grid:
@@ -270,7 +280,8 @@ def _order_by_labels(
         every[dim] = labels
         if all(index is labels[0] or has_equal_values(labels[0], index) for index in labels[1:]):
             continue
-        columns.append(_rank_beginnings(labels, dim, files, numbers))
+        if not options.places_labels:
+            columns.append(_rank_beginnings(labels, dim, files, numbers))
         dims.append(dim)
     if every and options.places_labels:
         return arrange_in_boxes(files.urls, numbers, every, options, dims, rank_files(files, numbers, options.overlap))

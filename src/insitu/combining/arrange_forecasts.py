@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from insitu.combining.arrange import Arrangement, Merged
 from insitu.combining.arrange_boxes import arrange_in_boxes, rank_files
 from insitu.combining.files_table import FilesTable
@@ -15,7 +13,7 @@ from insitu.errors import CombineError
 from insitu.open_options import CombineOptions
 from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
 
-__all__ = ["arrange_forecasts", "find_shadowed"]
+__all__ = ["arrange_forecasts"]
 
 
 def arrange_forecasts(files: FilesTable, axes: ForecastAxes, options: CombineOptions) -> Arrangement:
@@ -38,16 +36,6 @@ def arrange_forecasts(files: FilesTable, axes: ForecastAxes, options: CombineOpt
         for names, own in _variables_by_files(files, numbers):
             found.append(replace(_place(files, own, dims, options), names=names))
     return Merged(tuple(found))
-
-
-def find_shadowed(arrangement: Arrangement) -> list[int]:
-    """Return the files of which some cells come from others."""
-    found: dict[int, None] = {}
-    for boxes in arrangement.grids if isinstance(arrangement, Merged) else ():
-        if isinstance(boxes, LabelBoxes) and boxes.has_overlaps:
-            lost = boxes.count_given() < boxes.sizes()
-            found |= {boxes.numbers[box]: None for box in np.flatnonzero(lost).tolist()}
-    return list(found)
 
 
 def _place(files: FilesTable, numbers: Sequence[int], dims: Sequence[str], options: CombineOptions) -> LabelBoxes:

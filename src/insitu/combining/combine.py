@@ -19,10 +19,11 @@ from insitu.combining.arrange import (
     arrange_by_labels,
     arrange_by_lists,
     arrange_by_names,
+    find_shadowed,
     place_listed_labels,
     with_inner_grids,
 )
-from insitu.combining.arrange_forecasts import arrange_forecasts, find_shadowed
+from insitu.combining.arrange_forecasts import arrange_forecasts
 from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import report_failures
@@ -224,11 +225,14 @@ def combine_portion(
     rules = rules.for_files(arrangement, files)
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
     axes = ForecastAxes.of(recipe.options.combine)
-    lost = [] if axes is None else find(find_shadowed(arrangement))  # before they are joined where they were scanned
+    # Before they are joined where they were scanned. Of other files there is a row for each (`placed`).
+    has_rows = axes is None and not isinstance(recipe.options.combine.concat_dim, Mapping)
+    lost = [] if has_rows else find(find_shadowed(arrangement))
     member = join_files(arrangement, scanned.pieces(lines), rules)
+    if lost and (shadowed := find_shadowed_sources(lost, member)):
+        recipe = replace(recipe, shadowed=shadowed)
     if axes is not None:
-        shadowed = find_shadowed_sources(lost, member) if lost else {}
-        return axes.finish(member), replace(recipe, shadowed=shadowed) if shadowed else recipe
+        return axes.finish(member), recipe
     found = PlacedFiles.of(arrangement, files, member, recipe.options.combine)
     return member, recipe if found is None else replace(recipe, files=found[0], placed=found[1])
 

@@ -53,7 +53,7 @@ def _join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: 
     if isinstance(arrangement, LabelBoxes):
         if arrangement.names is not None:
             members = {number: _with_data(members[number], arrangement.names) for number in arrangement.numbers}
-        return _join_row(plan_join(arrangement), members, rules, is_alone=len(arrangement.numbers) == 1)
+        return _join_row(plan_join(arrangement), members, rules, is_alone=arrangement.is_alone)
     grid: dict[GridPosition, Member] = {}
     for place, numbers in arrangement.files.items():
         if place in arrangement.within:

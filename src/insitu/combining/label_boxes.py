@@ -67,6 +67,8 @@ class LabelBoxes:
     """Cells of all boxes: more than the grid has if boxes overlap."""
     as_listed: bool = False
     """Of one dimension: whether steps stay in the order of the files, instead of that of their labels."""
+    is_alone: bool = False
+    """Whether it is one file, which stays as it is, and not several of which one may give everything."""
     names: frozenset[str] | None = None
     """The data variables that are placed, where others of these files are in boxes of their own; None: all."""
 
@@ -184,7 +186,8 @@ def place_boxes(
         for box in order.tolist():
             owner[np.ix_(*(each[box] for each in places))] = box
     covered = int(np.prod(lengths, axis=0).sum())
-    return LabelBoxes(tuple(dims), tuple(grid), tuple(numbers), places, owner, covered, as_listed)
+    is_alone = len(numbers) == 1
+    return LabelBoxes(tuple(dims), tuple(grid), tuple(numbers), places, owner, covered, as_listed, is_alone)
 
 
 def _find_places(

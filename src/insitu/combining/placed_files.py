@@ -90,7 +90,7 @@ class PlacedFiles:
         """
         every = arrangement.grids if isinstance(arrangement, Merged) else (arrangement,)
         boxes = [each for each in every if isinstance(each, LabelBoxes)]
-        if not options.places_labels or len(boxes) < len(every) or options.is_grid:  # of lists in lists it says nothing
+        if not options.places_labels or len(boxes) < len(every):
             return None
         rows = sorted(number for each in boxes for number in each.numbers)
         row_of = {number: row for row, number in enumerate(rows)}

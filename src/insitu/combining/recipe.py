@@ -37,8 +37,8 @@ class Recipe:
     placed: PlacedFiles | None = None
     """Where `files` are, if they may overlap or leave gaps."""
     shadowed: Mapping[str, tuple[int | None, float | None]] = field(default_factory=dict)
-    """Files of forecasts, or of a tree, that give nothing, as others count for more: their size and the time of
-    their object.
+    """Files of forecasts, of a tree, or with labels of names, that give nothing, as others count for more: their size
+    and the time of their object.
     """
 
     groups: Mapping[str, PlacedGroup] = field(default_factory=dict)

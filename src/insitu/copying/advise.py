@@ -20,7 +20,7 @@ import numpy as np
 from insitu.copying.choose_chunks import Chunks, check_chunks
 from insitu.copying.copy_options import CopyOptions
 from insitu.copying.copy_plan import DECODED_PER_SECOND
-from insitu.copying.sized_chunks import CopiedChunks, CopiedObjects, is_raw, measure_density, with_sizes
+from insitu.copying.sized_chunks import MOST_CELLS, CopiedChunks, CopiedObjects, is_raw, measure_density, with_sizes
 from insitu.copying.stored_forms import StoredForm, stored_forms
 from insitu.copying.target_arrays import TargetArray, find_time, make_target_arrays
 from insitu.errors import UnsupportedError, VariableError
@@ -51,8 +51,6 @@ the last two dimensions but time; one place at all times; a tenth of each dimens
 PLACES = 17
 """Places at which a pattern is planned: a prime number, so that along each dimension they are in another order."""
 BOX_SHARE = 10
-MOST_CELLS = 1 << 20
-"""Cells of a table that are looked up to count their bytes; of a larger one a sample is."""
 SMALL_SHARE = 100
 """Variables of less than this part of the largest one's bytes are left out, if not named."""
 AS_IT_IS = "as it is"

@@ -35,6 +35,7 @@ from insitu.reading.source_pool import SourcePool
 from insitu.reading.thread_pools import count_cores
 from insitu.reading.zarr_store.byte_span import ALL_BYTES
 from insitu.reading.zarr_store.stored_chunks import StoredRange, read_stored
+from insitu.sources.threads import gather
 
 __all__ = ["PASSED_THROUGH", "BoxCopier", "copy_array", "encoding_threads", "pass_through"]
 
@@ -325,10 +326,14 @@ def _move(copier: BoxCopier, cells: list[tuple[int, ...]], sources: SourcePool, 
     for row, where in enumerate(found):
         if isinstance(where, StoredRange):
             by_source.setdefault(where.source, []).append(row)
-    for rows in by_source.values():
-        wanted = [(found[row], ALL_BYTES) for row in rows]
-        for row, read in zip(rows, read_stored(wanted, sources), strict=True):  # type: ignore[arg-type]
-            data[row] = read
+
+    def read(rows: list[int], _: object) -> list[bytes | None]:
+        return read_stored([(found[row], ALL_BYTES) for row in rows], sources)  # type: ignore[misc]
+
+    groups = list(by_source.values())
+    for rows, parts in zip(groups, gather(read, groups) if len(groups) > 1 else [read(rows, None) for rows in groups]):
+        for row, part in zip(rows, parts, strict=True):
+            data[row] = part
     done = []
     each = max(array.through.array.array.nbytes // max(array.through.array.count, 1), 1)
     for cell, chunk in zip(cells, data, strict=True):

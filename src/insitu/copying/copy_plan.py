@@ -8,7 +8,8 @@ from typing import Any
 
 from insitu.copying.append_plan import AppendPlan
 from insitu.copying.copy_options import CopyOptions
-from insitu.copying.target_arrays import TargetArray, stored_bytes
+from insitu.copying.sized_chunks import stored_bytes
+from insitu.copying.target_arrays import TargetArray
 from insitu.copying.targets import Target
 from insitu.model.description import format_bytes
 from insitu.reading import ReadContext
@@ -34,6 +35,8 @@ class CopyPlan:
     context: ReadContext = field(repr=False)
     append: AppendPlan | None = field(default=None, repr=False)
     """What is added to a target that is there."""
+    _stored: dict[int, int] = field(default_factory=dict, init=False, repr=False)
+    """Bytes of the source's chunks behind an array, by its number: asking for the sizes of objects takes time."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -54,15 +57,16 @@ class CopyPlan:
     @property
     def bytes_read(self) -> int:
         """Bytes of the chunks in the source."""
-        return sum(stored_bytes(array) for array in self.arrays)
+        return sum(map(self._stored_bytes, self.arrays))
 
     @property
     def bytes_written(self) -> int:
         """Bytes of the target, if its values are compressed as well as those of the source."""
         found = 0.0
         for array in self.arrays:
-            stored = stored_bytes(array) or array.nbytes
-            found += array.nbytes if not array.encoding.codecs and array.through is None else min(stored, array.nbytes)
+            stored = self._stored_bytes(array) or array.nbytes
+            is_raw = not array.encoding.codecs and array.through is None
+            found += array.padded_bytes if is_raw else min(stored, array.nbytes)
         return int(found)
 
     @property
@@ -73,7 +77,9 @@ class CopyPlan:
     @property
     def disk(self) -> int:
         """Bytes on disk beside the target while the copy runs: arrays between passes, what a file is made of."""
-        between = max((min(stored_bytes(a) or a.nbytes, a.nbytes) for a in self.arrays if a.passes.first), default=0)
+        between = max(
+            (min(self._stored_bytes(a) or a.nbytes, a.nbytes) for a in self.arrays if a.passes.first), default=0
+        )
         return between + (self.bytes_written if self.target.kind != "zarr" else 0)
 
     @property
@@ -81,8 +87,13 @@ class CopyPlan:
         """An estimate of the time on this machine, without waiting for disks and networks."""
         cores = count_cores()
         encoded = sum(array.nbytes * array.passes.count for array in self.arrays if array.through is None)
-        moved = sum(stored_bytes(array) for array in self.arrays if array.through is not None)
+        moved = sum(self._stored_bytes(array) for array in self.arrays if array.through is not None)
         return encoded / cores * (1 / DECODED_PER_SECOND + 1 / ENCODED_PER_SECOND) + moved / MOVED_PER_SECOND
+
+    def _stored_bytes(self, array: TargetArray) -> int:
+        if array.order not in self._stored:
+            self._stored[array.order] = stored_bytes(array, self.context)
+        return self._stored[array.order]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as numbers and texts, for JSON."""

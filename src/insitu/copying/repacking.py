@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from insitu.errors import UnsupportedError
 from insitu.model import VirtualArray
+from insitu.scanning.stored_view import used_rows
 
 __all__ = ["FixedPacking", "Packer", "Repacking", "choose_repacking"]
 
@@ -34,17 +35,14 @@ class Repacking:
     scale: float
     offset: float
     fill: int
-    """The stored value that means missing: the lowest of the type."""
+    """The stored value that means missing."""
+    largest_error: float
+    """What a value changes by at most."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The attributes that decode the values."""
         return {"scale_factor": self.scale, "add_offset": self.offset, "_FillValue": self.dtype.type(self.fill)}
-
-    @property
-    def largest_error(self) -> float:
-        """What a value changes by at most: half a step."""
-        return self.scale / 2
 
     def pack(self, values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], float]:
         """Return stored values, and by how much one of them differs from what was given at most."""
@@ -52,7 +50,8 @@ class Repacking:
         missing = np.isnan(wide)
         steps = np.rint((np.where(missing, self.offset, wide) - self.offset) / self.scale)
         limits = np.iinfo(self.dtype)
-        stored = np.clip(steps, limits.min + 1, limits.max).astype(self.dtype)
+        lowest = limits.min + (self.fill == limits.min)
+        stored = np.clip(steps, lowest, limits.max).astype(self.dtype)
         stored[missing] = self.fill
         error = np.abs(np.where(missing, 0, stored * self.scale + self.offset - wide))
         return stored, float(error.max(initial=0.0))
@@ -147,8 +146,13 @@ class FixedPacking:
 
 
 def choose_repacking(array: VirtualArray) -> Repacking | None:
-    """Return a packing for all values of an array; None if they are not all packed integers."""
+    """Return a packing for all values of an array; None if they are not all packed integers.
+
+    Where all files have one packing, and only the types of scales differ or cannot be kept, it stays: values change by
+    no more than their rounding.
+    """
     lows, highs, dtypes = [], [], []
+    packings: set[tuple[Any, ...]] = set()
     for tile in array.tiles:
         for encoding in tile.encodings:
             if encoding.dtype.kind not in "iu":
@@ -160,6 +164,9 @@ def choose_repacking(array: VirtualArray) -> Repacking | None:
             return None
         scale = np.where(np.isnan(table.scale), 1.0, table.scale)
         offset = np.where(np.isnan(table.offset), 0.0, table.offset)
+        for row in used_rows(tile):
+            packing = table[row]
+            packings.add((float(scale[row]), float(offset[row]), *packing.missing, *packing.kind.missing))
         ends = np.stack([limits.min * scale + offset, limits.max * scale + offset])
         lows.append(ends.min())
         highs.append(ends.max())
@@ -168,8 +175,13 @@ def choose_repacking(array: VirtualArray) -> Repacking | None:
     widest = max(dtypes, key=lambda dtype: dtype.itemsize)
     if widest.itemsize > 4:
         return None
+    (first, *others) = packings or [()]
+    if not others and len(first) == 3 and len({dtype.newbyteorder("=") for dtype in dtypes}) == 1:
+        size, begin, fill = first
+        rounding = float(np.abs([*lows, *highs]).max()) * float(np.finfo(np.float32).eps)
+        return Repacking(widest.newbyteorder("<"), size, begin, int(fill), rounding)
     dtype = np.dtype(f"<i{widest.itemsize}")
     steps = 2.0 ** (8 * dtype.itemsize) - 2
     lowest, highest = float(min(lows)), float(max(highs))
     step = (highest - lowest) / steps or 1.0
-    return Repacking(dtype, step, (lowest + highest) / 2, int(np.iinfo(dtype).min))
+    return Repacking(dtype, step, (lowest + highest) / 2, int(np.iinfo(dtype).min), step / 2)

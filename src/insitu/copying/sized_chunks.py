@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from insitu.copying.target_arrays import TargetArray
 from insitu.errors import NotFoundError
-from insitu.model import WHOLE, Axis, ChunkLocations, ChunkTable, Source, Tile
+from insitu.expressions.nodes import stored_arrays
+from insitu.model import WHOLE, Axis, ChunkLocations, ChunkTable, Source, Tile, count_cells
 from insitu.model.axis import Indices
 from insitu.model.chunks import flat_cell_numbers
 from insitu.model.derived_tables import ChunkTableBase
@@ -18,8 +20,10 @@ from insitu.reading import ReadContext
 from insitu.sources import open_source
 from insitu.sources.threads import gather
 
-__all__ = ["CopiedChunks", "CopiedObjects", "is_raw", "measure_density", "with_sizes"]
+__all__ = ["CopiedChunks", "CopiedObjects", "is_raw", "measure_density", "stored_bytes", "with_sizes"]
 
+MOST_CELLS = 1 << 20
+"""Cells of a table that are looked up to count their bytes; of a larger one a sample is."""
 SAMPLED_OBJECTS = 16
 """Objects whose size is asked for, where no table has it."""
 
@@ -86,6 +90,20 @@ class SizedChunks(ChunkTableBase):
         sizes = np.rint(_count_elements(self.axes, cells, self.is_padded) * self.density).astype(np.int64)
         is_whole = (np.asarray(rows.source) >= 0) & (rows.length == WHOLE)
         return rows._replace(length=np.where(is_whole, np.maximum(sizes, 1), rows.length))
+
+
+def stored_bytes(array: TargetArray, context: ReadContext) -> int:
+    """Return the bytes that the chunks behind an array have in the source: of many objects whose size no table has, as
+    if they were like some of them.
+    """
+    found = 0
+    for stored in stored_arrays(array.form.node):
+        counts = count_cells(stored.array)
+        if counts.stored and not counts.nbytes:
+            tiles = tuple(with_sizes(tile, measure_density(tile, context)) for tile in stored.array.tiles)
+            counts = count_cells(replace(stored.array, tiles=tiles), MOST_CELLS)
+        found += counts.nbytes
+    return found
 
 
 def with_sizes(tile: Tile, density: float) -> Tile:

@@ -153,20 +153,10 @@ class _FormMaker:
 
     def _find_difference(self, stored: VirtualArray) -> str:
         """Return why the stored values and their attributes do not mean the same in the target; empty: they do."""
-        if any(name in stored.attributes for name in SCALING) and self.array.dtype.kind in "fc":
-            given = stored.attributes if self.typed_attributes else to_json_attributes(stored.attributes)
-            one = VirtualArray.from_values(np.zeros((), stored.dtype), attributes=given)
-            meant = decode_variable(one, decode_times=False).array
-            if all(tile.packings.identity for tile in self.array.tiles):  # decoded in memory, and encoded again
-                return self._find_rounding(replace(stored, attributes=given))
-            if meant.dtype != self.array.dtype:
-                return f"the target's attributes would decode to {meant.dtype}, and its values are {self.array.dtype}"
-            there = get_unpacker(meant.tiles[0].packings[0], stored.dtype).scaled
-            here = self._scaled_types() - {there}
-            if here:
-                return (
-                    f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
-                )
+        if self.array.dtype.kind in "iufc" and stored.dtype.kind in "iufc":
+            reason = self._find_other_numbers(stored)
+            if reason:
+                return reason
         fill = stored.attributes.get("_FillValue")
         if (
             not self.typed_attributes
@@ -185,6 +175,27 @@ class _FormMaker:
             )
         if stored.dtype.kind in "V":
             raise UnsupportedError(f"values of type {stored.dtype} cannot be copied", hint="Leave the variable out")
+        return ""
+
+    def _find_other_numbers(self, stored: VirtualArray) -> str:
+        """Return why the target's attributes would not decode stored numbers to the same; empty: they do."""
+        given = stored.attributes if self.typed_attributes else to_json_attributes(stored.attributes)
+        is_scaled = any(name in stored.attributes for name in SCALING)
+        if is_scaled and all(tile.packings.identity for tile in self.array.tiles):
+            return self._find_rounding(replace(stored, attributes=given))  # decoded in memory, and encoded again
+        one = VirtualArray.from_values(np.zeros((), stored.dtype), attributes=given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they were given when the source was opened
+            meant = decode_variable(one, decode_times=False).array
+        if meant.dtype != self.array.dtype:
+            return f"the target's attributes would decode to {meant.dtype}, and its values are {self.array.dtype}"
+        there = get_unpacker(meant.tiles[0].packings[0], stored.dtype).scaled
+        wide = [name for name in SCALING if np.asarray(stored.attributes.get(name, 0)).dtype == np.float64]
+        if there == np.float32 and wide and not self.typed_attributes:
+            return f"{wide[0]} is float64 and would be applied as float32, as JSON has no types"
+        here = self._scaled_types() - {there} if is_scaled else None
+        if here:
+            return f"the target's attributes would be applied as {there}, and the files' are as {min(map(str, here))}"
         return ""
 
     def _find_rounding(self, stored: VirtualArray) -> str:
@@ -309,7 +320,7 @@ def _encode_times(variable: Any, given: Mapping[str, Any], name: str) -> Any:
                 trial.encoding = encoding
                 encoded = encode_cf_variable(trial, name=name)
                 back = decode_cf_variable(name, encoded)
-        except (ValueError, OverflowError, TypeError, ArithmeticError):  # the unit does not fit
+        except (ValueError, KeyError, TypeError, ArithmeticError):  # the unit does not fit
             continue
         if back.dtype == variable.dtype and is_same(np.asarray(back.values), variable.values):
             return with_given_units(encoded, encoding.get("units"))

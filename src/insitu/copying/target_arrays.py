@@ -23,7 +23,7 @@ from insitu.expressions.chunk_grid import chunk_borders, chunk_sizes, read_items
 from insitu.expressions.evaluate import read_all
 from insitu.expressions.moves import select_box
 from insitu.expressions.nodes import Expression, stored_arrays
-from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray, count_cells
+from insitu.model import Axis, Columns, Encoding, Tile, VirtualArray
 from insitu.model.description import format_bytes
 from insitu.reading.thread_pools import count_cores
 from insitu.reading.zarr_store.stored_chunks import StoredChunks, find_stored_chunks
@@ -110,6 +110,12 @@ class TargetArray:
     def nbytes(self) -> int:
         """Bytes of the values that are copied."""
         return math.prod(self.shape) * self.itemsize
+
+    @property
+    def padded_bytes(self) -> int:
+        """Bytes of all chunks, with what fills up those at the end of the array."""
+        sizes = zip(self.shape, self.chunks, strict=True)
+        return math.prod(-(-length // size) * size for length, size in sizes) * self.itemsize
 
     @property
     def itemsize(self) -> int:
@@ -330,9 +336,9 @@ def _find_unchanged(
     found = find_stored_chunks(array, zarr_format, portable=zarr_format == 3 and not any_reader)
     if found is None or found.array.chunks != tuple(chunks) or found.array.absent:
         return None
-    if codecs is not None and found.array.encoding.codecs != codecs:
+    if found.array.encoding.dtype.newbyteorder("=") != array.dtype.newbyteorder("="):  # of a part without chunks
         return None
-    if any(source.optional for source in found.array.tile.chunks.sources[:1]):
+    if codecs is not None and found.array.encoding.codecs != codecs:
         return None
     return found
 
@@ -344,6 +350,9 @@ def _find_filtered(form: StoredForm, chunks: Sequence[int], codecs: Any) -> Stor
         return None
     found = _find_unchanged(form.stored, 2, chunks, codecs, True)
     if found is None or found.array.encoding.order is not None or found.array.unwritten:
+        return None
+    # Objects that may be missing: what is not written in HDF5 has another value.
+    if any(source.optional for source in found.array.tile.chunks.sources[:1]):
         return None
     if any(size > length for size, length in zip(chunks, form.shape, strict=True)):
         return None
@@ -378,8 +387,3 @@ def zarr_documents(array: TargetArray, zarr_format: int) -> dict[str, dict[str, 
             }
         ]
     return documents
-
-
-def stored_bytes(array: TargetArray) -> int:
-    """Return the bytes that the chunks behind an array have in their files."""
-    return sum(count_cells(one.array).nbytes for one in stored_arrays(array.form.node))

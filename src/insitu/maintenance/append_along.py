@@ -19,7 +19,7 @@ from insitu.combining.file_ranges import FileLayout, Span
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, ModelError
 from insitu.maintenance.append_to_saved import Added
-from insitu.maintenance.change_files import change_files
+from insitu.maintenance.change_files import change_files, files_of
 from insitu.maintenance.conflicts import COMBINE_ANEW, read_saved_member
 from insitu.maintenance.rebuild import rebuild
 from insitu.model import VirtualGroup
@@ -59,12 +59,16 @@ def add_along(
         Whether `member` has all that its files have.
     """
     combine = recipe.options.combine
-    if not (whole_files and recipe.files and recipe.needs_order):
+    if not whole_files:
         return _join(member, opened, recipe, dim, files, whole_files)
-    if list(combine.concat_dim) == [dim] and not combine.places_labels:
-        with suppress(CombineError, ModelError):
-            return _join(member, opened, recipe, dim, files, whole_files)
-    return _combine_longer_list(opened, recipe, dim, files)
+    if combine.drops_conflicts and not combine.is_grid:
+        return _combine_longer_list(opened, recipe, dim, files or _used_urls(member))
+    if recipe.files and recipe.needs_order:
+        if list(combine.concat_dim) == [dim] and not combine.places_labels:
+            with suppress(CombineError, ModelError):
+                return _join(member, opened, recipe, dim, files, whole_files)
+        return _combine_longer_list(opened, recipe, dim, files)
+    return _join(member, opened, recipe, dim, files, whole_files)
 
 
 def _join(
@@ -96,16 +100,17 @@ def _join(
 
 
 def _combine_longer_list(opened: ReferencesUpdate, recipe: Recipe, dim: str, files: Sequence[str]) -> Added:
-    """Return an archive with files at the end of its list. Where they go is said by all files together, for example by
-    their names and attributes: all are combined anew.
+    """Return an archive with files at the end of its list. Where they go, or which attributes are left, is said by all
+    files together: all are combined anew.
     """
-    new = tuple(url for url in dict.fromkeys(files) if url not in recipe.files)
-    skipped = tuple(url for url in dict.fromkeys(files) if url in recipe.files)
+    known = files_of(opened.tree, recipe)
+    new = tuple(url for url in dict.fromkeys(files) if url not in known)
+    skipped = tuple(url for url in dict.fromkeys(files) if url in known)
     if not new:
         return Added(None, skipped=skipped)
     saved = read_saved_member(opened.tree, make_loader(opened.storage_options), opened.url)
     try:
-        every = [*recipe.files, *new]
+        every = [*known, *new]
         whole, changed = change_files(saved, recipe, every, (), opened.storage_options, opened.url)
     except CombineError as problem:
         raise _mismatch_error(problem, opened.url, new) from problem

@@ -79,6 +79,7 @@ def append_placed(
             return Added(None, skipped=skipped)
         files = [*recipe.files, *(str(member.source) for member in found)]
         done = rebuild_saved(saved, recipe, files, found, storage_options, target)
+        _check_dimension(done.recipe, dim, target)
         shadowed = tuple(url for url, count in done.steps.items() if not count)
         return Added(done.member, done.recipe, done.count_labels(dim), tuple(done.steps), skipped, shadowed)
 
@@ -92,7 +93,7 @@ def _placed_along(saved: Member, recipe: Recipe, dim: str, overlap: str | None, 
     Raises
     ------
     CombineError
-        If it is unknown how files are opened, or if they are not placed along the dimension.
+        If it is unknown how files are opened.
     UnsupportedError
         If the places of its files, or the times that the rule needs, are unknown.
     """
@@ -107,13 +108,17 @@ def _placed_along(saved: Member, recipe: Recipe, dim: str, overlap: str | None, 
             )
     if recipe.placed is None:
         recipe = place_saved_files(saved, recipe, dim, target)
+    return recipe
+
+
+def _check_dimension(recipe: Recipe, dim: str, target: str) -> None:
+    """Raise if files, with those that are new, are not placed along a dimension."""
     assert recipe.placed is not None
     dims = sorted({each for group in recipe.placed.groups for each in group.dims})
     if dim not in dims:
         raise CombineError(
             f"{target} cannot grow along {dim!r}: its files are placed along {' × '.join(dims)}", hint=COMBINE_ANEW
         )
-    return recipe
 
 
 def _check_unchanged(

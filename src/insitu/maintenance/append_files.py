@@ -70,19 +70,14 @@ def check_can_append(recipe: Recipe, target: str, overlap: str | None) -> None:
             url=target,
             hint="Combine the archive anew with it, then save",
         )
-    if combine.is_grid and combine.places_labels and not is_collection:
+    is_known = recipe.placed is not None or is_collection or bool(recipe.files)
+    if not is_known and (combine.expect is not None or (combine.is_grid and combine.places_labels)):
+        what = "to lists within lists that may overlap" if combine.expect is None else "where labels are expected"
         raise UnsupportedError(
-            "files cannot be added to a grid of lists whose files may overlap or leave gaps: the lists are not "
-            "recorded",
+            f"files cannot be added {what}: an earlier version of insitu saved the archive, without the order of its "
+            "files",
             url=target,
-            hint="Combine the archive anew: insitu.open_mfdataset(..., combine='nested', ...), then save",
-        )
-    if combine.expect is not None and not (recipe.placed is not None or is_collection or recipe.files):
-        raise UnsupportedError(
-            "files cannot be added where labels are expected: an earlier version of insitu saved the archive, "
-            "without the order of its files",
-            url=target,
-            hint="Combine the archive anew: insitu.open_mfdataset(..., expect=...), then save",
+            hint="Combine the archive anew: insitu.open_mfdataset(...), then save",
         )
 
 

@@ -19,7 +19,7 @@ from insitu.combining.file_ranges import FileLayout, find_shadowed_sources
 from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError
 from insitu.maintenance.append_to_saved import Added
-from insitu.maintenance.change_files import combine_anew
+from insitu.maintenance.change_files import combine_anew, files_of
 from insitu.maintenance.conflicts import COMBINE_ANEW, read_saved_member
 from insitu.model import Source, VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, RUN, ForecastAxes
@@ -77,9 +77,12 @@ def add_forecasts(
     listed = tuple(dict.fromkeys((*recipe.files, *(files or added)))) if recipe.files else ()
     if not added and listed == recipe.files:
         return Added(None, skipped=skipped)
-    if listed != recipe.files and recipe.options.combine.overlap == "newest" and boxes.has_conflicts():
-        # What says when files were written must say it of all of them.
-        whole, recipe = combine_anew(listed, replace(recipe, files=listed), opened.storage_options)
+    options = recipe.options.combine
+    # What says when files were written must say it of all of them.
+    is_ranked_anew = listed != recipe.files and options.overlap == "newest" and boxes.has_conflicts()
+    if is_ranked_anew or options.drops_conflicts:
+        every = listed or tuple(dict.fromkeys((*files_of(opened.tree, recipe), *added)))
+        whole, recipe = combine_anew(every, replace(recipe, files=listed), opened.storage_options)
     else:
         joined = boxes.join(owners, recipe, load)
         recipe = replace(recipe, files=listed)

@@ -92,7 +92,12 @@ def _join_groups(saved: Member, new: Member, dim: str, target: str, recipe: Reci
                 raise _UnknownPlaceError
             return members[0]
         combine = own.options.combine
-        if combine.places_labels or combine.pad or _is_between(members[0], members[1], along, own):
+        if (
+            combine.places_labels
+            or combine.pad
+            or combine.drops_conflicts
+            or _is_between(members[0], members[1], along, own)
+        ):
             raise _UnknownPlaceError
         if along is None:
             return own.combine_found(found, [(0,), (1,)], [target, "new files"], load, "skip")

@@ -7,7 +7,7 @@ it now gives labels that another one gave before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,15 +121,16 @@ def rebuild_placed(
     """
     rows = _Rows.of(saved, recipe, files, found)
     options, rules = recipe.options.combine, recipe.rules(load)
-    as_listed = options.combine == "nested" and options.expect is None
+    as_listed = options.combine == "nested" and options.expect is None and not options.is_grid
     boxes = [rows.arrange(names, recipe, as_listed) for names in dict.fromkeys(rows.names)]
     unscanned = {row for row, number in enumerate(rows.scanned) if number < 0}
     needed = {row for each in boxes for row in rows.find_uncovered(each, saved, recipe)}
-    if options.pad or (as_listed and rows.has_scanned_before_saved()):
+    comes_before = as_listed and rows.has_scanned_before_saved()
+    if options.pad or comes_before or options.drops_conflicts:
         needed = unscanned
     elif unscanned:
-        for each in boxes:
-            needed |= rows.find_followed(each, saved, recipe, found, rules)
+        followed = set().union(*(rows.find_followed(each, saved, recipe, found, rules) for each in boxes))
+        needed |= unscanned if rows.mixes_groups(followed, recipe, rules) else followed
     if needed := needed & unscanned:
         more = scan([rows.urls[row] for row in sorted(needed)])
         return rebuild_placed(saved, recipe, files, [*found, *more], scan, load)
@@ -159,7 +160,7 @@ class _Rows:
     scanned: Sequence[int]
     """For each its number among those that were scanned; -1: it was not."""
     names: Sequence[tuple[str, ...]]
-    """Its data variables."""
+    """The data variables of its group. Files in the order of a list are one group, whatever they have."""
     size: npt.NDArray[np.int64]
     modified: npt.NDArray[np.float64]
     time: npt.NDArray[np.float64]
@@ -183,7 +184,8 @@ class _Rows:
         names, labels, new_dims = [], [], recipe.new_dims()
         for row, number in zip(rows, scanned, strict=True):
             if number >= 0:
-                names.append(tuple(sorted(table.kind_of(number).data_names())))
+                own_names = tuple(sorted(table.kind_of(number).data_names()))
+                names.append(placed.groups[0].names if recipe.options.combine.combine == "nested" else own_names)
                 columns = {dim: column[number] for dim, column in table.labels.items()}
                 columns |= {
                     dim: value.reshape(1)  # one step of a dimension that the file itself does not have
@@ -293,12 +295,25 @@ class _Rows:
         if self.scanned[first] < 0:
             return {first}
         names = self.names[first]
-        whole = _restore_types(_of_group(saved, names), recipe, names)
+        whole = _restore_types(_of_group(saved, recipe, names), recipe, names)
         is_first_unchanged = self.saved[first] >= 0  # of a file that is new nothing is known of what was
         can_compare = is_first_unchanged and not rules.merges_attributes and len(giving) > 1
         if can_compare and is_alike(whole, found[self.scanned[first]], boxes.dims, rules):
             return set()
         return giving
+
+    def mixes_groups(self, followed: Collection[int], recipe: Recipe, rules: CombineRules) -> bool:
+        """Return whether what several groups share, and is not joined, may come from a group that no longer gives it.
+
+        In the archive they are merged: what it shows beside a group's data variables may be that of another one.
+        """
+        assert recipe.placed is not None
+        before = [group.names for group in recipe.placed.groups]
+        if len(before) == 1:
+            return False
+        is_other = list(dict.fromkeys(self.names))[: len(before)] != before
+        are_unlike = any(self.scanned[row] >= 0 for row in followed)
+        return is_other or are_unlike or (bool(followed) and rules.compat != "override")
 
     @staticmethod
     def _in_grid(owner: npt.NDArray[np.int32], boxes: LabelBoxes, saved: Member) -> npt.NDArray[np.int32]:
@@ -321,7 +336,7 @@ class _Rows:
         owner = np.full(boxes.owner.shape, -1, np.int32)
         if is_saved.any():
             names = self.names[boxes.numbers[0]]
-            whole = _of_group(saved, names)
+            whole = _of_group(saved, recipe, names)
             for axis, dim in enumerate(boxes.dims):
                 others = tuple(other for other in range(is_saved.ndim) if other != axis)
                 wanted = np.flatnonzero(is_saved.any(axis=others))
@@ -331,6 +346,10 @@ class _Rows:
                 places[axis].append(wanted[in_order])
             members[0] = _restore_types(whole, recipe, names)
             owner[is_saved] = 0
+        if not members and not chosen:  # files that are all empty: one of them, for what it has beside labels
+            members[0] = saved if self.scanned[boxes.numbers[0]] < 0 else found[self.scanned[boxes.numbers[0]]]
+            for axis, own in enumerate(boxes.places):
+                places[axis].append(own[0])
         for box in chosen:
             number = len(members)
             members[number] = found[self.scanned[boxes.numbers[box]]]
@@ -366,8 +385,10 @@ def _positions(saved: Member, dim: str, labels: npt.NDArray[Any]) -> Places:
     return np.asarray(pandas_index(index, dim).get_indexer(pandas_index(labels, dim)), np.int64)
 
 
-def _of_group(saved: Member, names: Sequence[str]) -> Member:
-    """Return these data variables of an archive, and its coordinates."""
+def _of_group(saved: Member, recipe: Recipe, names: Sequence[str]) -> Member:
+    """Return what an archive has of the files of a group: these data variables, and its coordinates."""
+    if recipe.placed is not None and len(recipe.placed.groups) == 1:
+        return saved
     chosen = {name: each for name, each in saved.variables.items() if name in saved.coords or name in names}
     return saved if len(chosen) == len(saved.variables) else saved.with_variables(chosen, saved.coords)
 

@@ -285,19 +285,22 @@ def execute_few(
     cache
         Cache of chunks of which parts are read.
     """
+    parts = few.parts
     with opened.acquire(few.source) as source:
-        if cache is not None and _needs_cache(few, cache):
-            _take_from_cache(source, few.parts, cache, tally)
-            return
+        if cache is not None and (cached := _find_cached(few, cache, source)):
+            _take_from_cache(source, cached, cache, tally)
+            if len(cached) == len(parts):
+                return
+            parts = [part for part in parts if not any(part is one for one in cached)]
         seconds: list[tuple[float, float]] = []
-        tasks = [partial(_read_part, source, part, seconds) for part in few.parts]
-        if max([part.decoder.nbytes for part in few.parts]) < SHARED_BYTES:
+        tasks = [partial(_read_part, source, part, seconds) for part in parts]
+        if max([part.decoder.nbytes for part in parts]) < SHARED_BYTES:
             for task in tasks:
                 task()
         else:
             run_tasks(tasks, False, lambda: None)  # one that has begun is a single chunk, and ends soon
-    count = len(few.parts)
-    fetched, decoded = sum([part.length for part in few.parts]), sum([part.decoder.nbytes for part in few.parts])
+    count = len(parts)
+    fetched, decoded = sum([part.length for part in parts]), sum([part.decoder.nbytes for part in parts])
     tally.add(count, fetched, decoded, count, sum([first for first, _ in seconds]), sum([last for _, last in seconds]))
 
 
@@ -316,12 +319,17 @@ def _read_part(source: ByteSource, part: ChunkPart, seconds: list[tuple[float, f
     seconds.append((fetched - started, perf_counter() - fetched))
 
 
-def _needs_cache(few: FewChunks, cache: PartialChunkCache) -> bool:
-    """Return whether the chunks go through the cache, which takes a note of them."""
+def _find_cached(few: FewChunks, cache: PartialChunkCache, source: ByteSource) -> list[ChunkPart]:
+    """Return the chunks that go through the cache, which takes a note of them.
+
+    A read of whole chunks takes only those from it that are there: the second use of a small array reads all of it.
+    """
     if any(part.is_whole for part in few.parts):
-        return False
+        about = source.describe() if cache.nbytes else None
+        return [part for part in few.parts if about is not None and (about, *part.key) in cache]
     largest = max([part.decoder.nbytes for part in few.parts])
-    return cache.is_wanted(few.source.url, [part.offset for part in few.parts], largest, len(few.parts))
+    wanted = cache.is_wanted(few.source.url, [part.offset for part in few.parts], largest, len(few.parts))
+    return list(few.parts) if wanted else []
 
 
 def _take_from_cache(

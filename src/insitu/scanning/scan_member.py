@@ -211,8 +211,10 @@ def scan_tree(
 def _open(url: Any, job: Job) -> ByteSource:
     """Open a file for its scan and for the values that are needed with it: no byte is requested twice."""
     source = open_location(url, job.scan.storage_options)
-    # What a cache on disk is asked for decides what it has the next time.
-    remembers = is_remote(source.url) and not getattr(source, "keeps_ranges", False)
+    # What a cache on disk is asked for decides what it has the next time. An entry of an archive is a source that
+    # scans itself, which a source around it would hide: all entries were scanned in its place.
+    scans_itself = hasattr(source, "scan")
+    remembers = is_remote(source.url) and not scans_itself and not getattr(source, "keeps_ranges", False)
     return RememberingSource(source) if remembers else source
 
 

@@ -7,6 +7,7 @@ Modules: server/explorer/api_answer.py, server/explorer/archive_route.py
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 import time
@@ -80,6 +81,14 @@ def test_the_page_ships_with_the_package(server: Server) -> None:
     assert page.status == 200
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
     assert server.ask("GET", "/", None, {"If-None-Match": page.headers["ETag"]}).status == 304
+    plain = server.get("/explorer/page/vendor/countries-110m.json")
+    assert "Content-Encoding" not in plain.headers
+    packed = server.ask("GET", "/explorer/page/vendor/countries-110m.json", None, {"Accept-Encoding": "gzip, br"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert int(packed.headers["Content-Length"]) < len(plain.body) / 2
+    assert packed.body in (plain.body, gzip.compress(plain.body, 6, mtime=0))  # clients may decode it
+    assert packed.headers["ETag"] != plain.headers["ETag"]
+    assert packed.headers["Vary"] == "Accept-Encoding"
     for hostile in ("../api_routes.py", "..%2fapi_routes.py", "%2e%2e/api_routes.py", "__init__.py", "", "vendor/"):
         assert server.get(f"/explorer/page/{hostile}").status == 404
 

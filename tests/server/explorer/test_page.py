@@ -667,3 +667,12 @@ def test_links_that_are_mistyped_do_no_harm(open_page: Open, explored: Server, p
     page = open_page(explored.url, link)
     page.wait_for_picture()
     assert "24 × 40 cells" in page.find(".caption").inner_text()
+
+
+def test_a_variable_without_values_says_so(open_page: Open, tmp_path: Path) -> None:
+    empty = xr.Dataset({"v": (("time", "lat"), np.zeros((0, 3), "f4"))})
+    empty.to_netcdf(tmp_path / "empty.nc", engine="h5netcdf")
+    with serving([tmp_path], tmp_path / "serve.log") as running:
+        page = open_page(running.url, _link(str(tmp_path / "empty.nc"), variable="v"))
+        page.find("[role=status]", has_text="its dimension time has length 0").wait_for()
+        assert ".isel" not in page.find("pre").inner_text()

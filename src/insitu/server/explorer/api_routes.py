@@ -37,7 +37,7 @@ from insitu.server.explorer.archive_route import (
     run_while_connected,
 )
 from insitu.server.explorer.opened_archives import ArchiveOpener
-from insitu.server.explorer.page_files import PageFile, page_files
+from insitu.server.explorer.page_files import PageFile, compress_file, page_files
 from insitu.server.explorer.recognise_archives import is_folder
 from insitu.server.scanned_archives import SCAN_BYTES
 from insitu.server.worker import Worker
@@ -98,7 +98,11 @@ def _page_routes() -> list[BaseRoute]:
 def _file_response(request: Request, found: PageFile | None) -> Response:
     if found is None:
         raise HTTPException(404, "the explorer has no such file")
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache"}
+    headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        found = compress_file(found)
+        headers["Content-Encoding"] = "gzip"
+    headers["ETag"] = found.etag
     if found.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(found.data, headers=headers, media_type=found.media_type)

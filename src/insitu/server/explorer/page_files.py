@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
-__all__ = ["PageFile", "page_files"]
+__all__ = ["PageFile", "compress_file", "page_files"]
 
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -27,6 +28,12 @@ class PageFile(NamedTuple):
     data: bytes
     media_type: str
     etag: str
+
+
+@cache
+def compress_file(found: PageFile) -> PageFile:
+    """Return a file as gzip, with an ETag of its own: the page is 720 kB, and 260 kB so."""
+    return found._replace(data=gzip.compress(found.data, 6, mtime=0), etag=f'{found.etag[:-1]}-gzip"')
 
 
 @cache

@@ -28,8 +28,11 @@ export class DatasetTree {
 
   #summary() {
     const { archive } = this;
-    const facts = [archive.format, archive.files ? plural(archive.files, "file") : null].filter(Boolean).join(" · ");
-    const sizes = `${formatBytes(archive.stored_bytes)} stored, ${formatBytes(archive.virtual_bytes)} as arrays`;
+    // Of a Zarr store nobody has counted its objects: they may be a few of those that it could have.
+    const files = archive.stored_bytes && archive.files ? plural(archive.files, "file") : null;
+    const facts = [archive.format, files].filter(Boolean).join(" · ");
+    const stored = archive.stored_bytes ? `${formatBytes(archive.stored_bytes)} stored, ` : "";
+    const sizes = `${stored}${formatBytes(archive.virtual_bytes)} as arrays`;
     return element(
       "div",
       { class: "summary" },

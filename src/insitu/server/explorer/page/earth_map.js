@@ -33,7 +33,8 @@ import { themeColour } from "./theme.js";
  */
 
 const LEFT = 52; // pixels for the labels of parallels
-const WIDEST_LABEL = 46; // pixels
+const LETTER = 4; // half the width of a letter of a label, in pixels
+const WIDEST_LABEL = 57; // pixels, with the room to the next one
 const MOST = 4000; // pixels for each degree, at most
 const POLAR = 20; // degrees: fields that lie beyond this latitude, all around, are drawn around the pole
 const BOX_STEPS = 12; // places along each side of a box, which need not be straight in longitude and latitude
@@ -399,10 +400,12 @@ export class EarthMap {
     /** @type {typeof labels} */
     const kept = [];
     for (const label of labels) {
+      const half = LETTER * label.text.length;
+      if (!this.#isFramed && (label.at[0] < half || label.at[0] > this.width - half)) continue; // it would be cut
       const isFree = kept.every(
         ({ at, text, isMeridian }) =>
           (this.#isFramed && isMeridian !== label.isMeridian) ||
-          Math.abs(at[0] - label.at[0]) > 4 * (text.length + label.text.length) ||
+          Math.abs(at[0] - label.at[0]) > LETTER * (text.length + label.text.length) ||
           Math.abs(at[1] - label.at[1]) > 14,
       );
       if (isFree) kept.push(label);

@@ -30,7 +30,7 @@ function selectors({ variable, y, x, index, box, over, composite }) {
   return variable.dims.map((dim, at) => {
     const size = variable.shape[at];
     const [first, end] = dim === y ? [box[0], box[1]] : dim === x ? [box[2], box[3]] : [0, size];
-    if (dim === y || dim === x || over.includes(dim))
+    if (dim === y || dim === x || over.includes(dim) || size === 0)
       return { dim, slice: [first, end], isWhole: first === 0 && end === size };
     return { dim, at: dim === composite?.dim ? composite.bands : (index[dim] ?? 0) };
   });

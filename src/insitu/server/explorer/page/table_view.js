@@ -51,6 +51,12 @@ export class TableView {
       this.element.replaceChildren(element("h3", {}, "Value"), element("p", { class: "scalar" }, value));
       return;
     }
+    if (total === 0) {
+      const dim = this.variable.dims.find((_, at) => this.variable.shape[at] === 0) ?? "";
+      const text = `This variable has no values: its dimension ${dim} has length 0.`;
+      this.element.replaceChildren(element("h3", {}, "Values"), element("p", { role: "status" }, text));
+      return;
+    }
     const head = element(
       "tr",
       {},

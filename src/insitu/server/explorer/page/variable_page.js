@@ -89,10 +89,10 @@ export class VariablePage {
           : null,
       variable.chunks ? plural(variable.chunks, "chunk") : null,
       (variable.codecs ?? []).length ? variable.codecs.join(" | ") : null,
-      variable.files ? plural(variable.files, "file") : null,
+      variable.files && variable.stored_bytes ? plural(variable.files, "file") : null,
       variable.variables
         ? `computed from ${variable.variables.join(", ")}`
-        : `${formatBytes(variable.stored_bytes)} stored, ${formatBytes(variable.virtual_bytes)} as an array`,
+        : `${variable.stored_bytes ? `${formatBytes(variable.stored_bytes)} stored, ` : ""}${formatBytes(variable.virtual_bytes)} as an array`,
     ].filter(Boolean);
     return element(
       "header",
