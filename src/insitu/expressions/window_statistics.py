@@ -171,20 +171,27 @@ def _reduce_by_halves(
     """Return windows that do not begin side by side, reduced in the order of `_reduce_by_doubling`: what is selected of
     windows has the bits of all of them.
     """
-
-    def reduce_block(at: int, size: int) -> Values:
-        if size == 1:
-            return values[(*before, _as_slice(window.starts + window.offsets[at]))].astype(dtype, copy=False)
-        one, other = reduce_block(at, size // 2), reduce_block(at + size // 2, size // 2)
-        return function(one, other, out=one if size > 2 else None)
-
     length = len(window.offsets)
+    first = values[(*before, _as_slice(window.starts + window.offsets[0]))]
+    rooms = [np.empty(first.shape, dtype) for _ in range(length.bit_length())]
+
+    def reduce_block(at: int, bits: int, room: Values) -> Values:
+        """Return a block of 2^bits elements reduced, in `room` unless it is one element."""
+        if not bits:
+            return values[(*before, _as_slice(window.starts + window.offsets[at]))].astype(dtype, copy=False)
+        one = reduce_block(at, bits - 1, room)
+        other = reduce_block(at + (1 << bits - 1), bits - 1, rooms[bits - 1])
+        return np.asarray(function(one, other, out=room))
+
     result: Values | None = None
     at = 0
-    for size in (1 << bit for bit in range(length.bit_length()) if length >> bit & 1):
-        block = reduce_block(at, size)
-        result = block if result is None else function(result, block)
-        at += size
+    for bits in (bit for bit in range(length.bit_length()) if length >> bit & 1):
+        if result is None:
+            result = reduce_block(at, bits, np.empty(first.shape, dtype))
+            result = result if bits else result.copy()
+        else:
+            function(result, reduce_block(at, bits, rooms[-1]), out=result)
+        at += 1 << bits
     assert result is not None
     return result
 
