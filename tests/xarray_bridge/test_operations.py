@@ -190,7 +190,9 @@ def test_many_points_are_read_at_once(varied: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(options, "point_limit", 2)
     virtual = open_dataset(varied)[["tas", "packed"]]
     result = virtual.isel(where)
-    assert not isinstance(result.tas.variable._data, LazyArray)
+    with insitu.trace() as trace:
+        assert result.tas.variable.values.shape == result.packed.variable.values.shape == (10, 3)
+    assert not trace.requests  # the values came with the selection
     xr.testing.assert_identical(result.load(), loaded.isel(where))
     xr.testing.assert_identical(virtual.isnull().isel(where).load(), loaded.isnull().isel(where))
 

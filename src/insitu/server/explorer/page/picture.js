@@ -280,8 +280,9 @@ export class Picture {
       .attr("height", height + 1);
     frame.drawAround(drawn);
     // Pictures of an animation have the same axes: the browser need not lay them out anew.
-    if (drawn.outerHTML === this.#axesKey) return;
-    this.#axesKey = drawn.outerHTML;
+    const key = new XMLSerializer().serializeToString(drawn);
+    if (key === this.#axesKey) return;
+    this.#axesKey = key;
     for (const name of ["viewBox", "width", "height"]) this.axes.setAttribute(name, drawn.getAttribute(name) ?? "");
     this.axes.replaceChildren(...drawn.childNodes);
   }
