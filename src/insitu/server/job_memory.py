@@ -90,7 +90,7 @@ def job_memory(limits: Limits, job: BatchJob, expression: Expression, need: Cost
             f"the operations of the expression have {need.operations} elements: that is more than can be computed "
             f"within the limit of {limits.seconds:g} s"
         )
-    threads, decoding = _decoding_cache(limits, need, FOLD_BYTES if job.methods else BATCH_BYTES)
+    threads, decoding = _decoding_memory(limits, need, FOLD_BYTES if job.methods else BATCH_BYTES)
     nbytes = need.plan + _result_bytes(limits, job, expression)
     block, columns = _whole_values(limits, job, expression, need)
     if is_stored(expression):
@@ -104,7 +104,7 @@ def job_memory(limits: Limits, job: BatchJob, expression: Expression, need: Cost
     return JobMemory(threads, nbytes + columns + evaluated, boxes)
 
 
-def _decoding_cache(limits: Limits, need: Cost, far_bytes: int) -> tuple[int, int]:
+def _decoding_memory(limits: Limits, need: Cost, far_bytes: int) -> tuple[int, int]:
     """Return how many threads fetch and decode, and the bytes that they hold: as many threads as are of use and as the
     memory allows, but one at least. For remote sources more than cores are of use, within a quarter of the memory; each
     then holds `far_bytes` beside its chunks.
