@@ -23,7 +23,7 @@ from insitu.scanning.decoding_cache import DecodingCache, RememberedVariable, ca
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    decoding_cache._memories.by_names.clear()
+    decoding_cache._caches.by_names.clear()
 
 
 def _write(path: Path, start: int = 0, units: str = "days since 2000-01-01", **attributes: Any) -> str:
@@ -107,7 +107,7 @@ def test_many_files_warn_as_before(tmp_path: Path) -> None:
 def test_memory_is_bounded() -> None:
     for number in range(20):
         cache_of_thread([f"v{number}"])
-    assert len(decoding_cache._memories.by_names) == decoding_cache.GROUPS_PER_THREAD
+    assert len(decoding_cache._caches.by_names) == decoding_cache.GROUPS_PER_THREAD
     assert cache_of_thread(["v19"]) is cache_of_thread(["v19"])
     memory = DecodingCache(max_bytes=100)
     for name, size in (("a", 60), ("b", 60), ("c", 40), ("a", 10)):

@@ -278,7 +278,7 @@ def combine_nested(grid: Mapping[GridPosition, Member], dims: Sequence[ConcatDim
 def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> list[Member | Failure] | None:
     """Return what came of each file, scanned here; None if they are worth sending, or cannot be read here."""
     here = replace(job, scan=replace(job.scan, errors="raise"))
-    memory, rule = DecodingCache(), WorthSending(len(urls))
+    cache, rule = DecodingCache(), WorthSending(len(urls))
     found: list[Member | Failure] = []
     try:
         if is_remote(str(urls[0])):
@@ -286,7 +286,7 @@ def _scan_if_small(urls: Sequence[Any], job: Job, progress: Any) -> list[Member 
             return scan_many(urls, here, progress=progress) if len(urls) <= thread_count(urls, None) else None
         for url in urls:
             began = perf_counter()
-            found.append(here.one(url, memory))
+            found.append(here.one(url, cache))
             if rule.after(perf_counter() - began):
                 return None
     except (InsituError, OSError, MemoryError):  # a worker may have what is missing here, and says best what it is

@@ -71,13 +71,13 @@ def _run_batches(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Itera
     count = (
         1 if parallel is False else thread_count(batches[0] if batches else [], None if parallel is True else parallel)
     )
-    memory = _ThreadMemory()
+    cache = _ThreadCache()
     if count == 1 or len(batches) <= 1:
         for batch in batches:
-            yield [job.one(url, memory.of_thread()) for url in batch]
+            yield [job.one(url, cache.of_thread()) for url in batch]
         return
     with ThreadPoolExecutor(count, thread_name_prefix="insitu-scan") as pool:
-        futures = [pool.submit(lambda b: [job.one(url, memory.of_thread()) for url in b], batch) for batch in batches]
+        futures = [pool.submit(lambda b: [job.one(url, cache.of_thread()) for url in b], batch) for batch in batches]
         try:
             for future in futures:
                 yield future.result()
@@ -87,11 +87,11 @@ def _run_batches(job: Job, batches: list[Sequence[Any]], parallel: Any) -> Itera
             raise
 
 
-class _ThreadMemory(threading.local):
-    """A memory for each thread."""
+class _ThreadCache(threading.local):
+    """A cache for each thread."""
 
     def __init__(self) -> None:
-        self.memory = DecodingCache()
+        self.cache = DecodingCache()
 
     def of_thread(self) -> DecodingCache:
-        return self.memory
+        return self.cache

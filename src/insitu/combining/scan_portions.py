@@ -61,12 +61,12 @@ class PortionTask:
 
     def scan(self, urls: Sequence[Any]) -> bytes:
         """Return the packed portion of some files."""
-        memory, identity = _memories.of_scan, identity_of(urls)
+        cache, identity = _caches.of_scan, identity_of(urls)
         if self.threads > 1 and len(urls) > 1:
             with ThreadPoolExecutor(min(self.threads, len(urls)), thread_name_prefix="insitu-scan") as pool:
-                found = list(pool.map(lambda url: self.job.one(url, memory(self.name)), urls))
+                found = list(pool.map(lambda url: self.job.one(url, cache(self.name)), urls))
         else:
-            found = [self.job.one(url, memory(self.name)) for url in urls]
+            found = [self.job.one(url, cache(self.name)) for url in urls]
         return pack_portion(found, worker_name(), identity)
 
     def join_files(self, portion: bytes, lines: Lines) -> bytes:
@@ -83,22 +83,22 @@ class PortionTask:
         return make_loader(self.job.scan.storage_options)
 
 
-class _Memories(threading.local):
+class _ScanCaches(threading.local):
     """What a thread has found out about the files of a scan."""
 
     def __init__(self) -> None:
         self.by_scan: LruCache[str, DecodingCache] = LruCache(2)
 
     def of_scan(self, name: str) -> DecodingCache:
-        """Return the memory of a scan."""
-        memory = self.by_scan.get(name)
-        if memory is None:
-            memory = DecodingCache()
-            self.by_scan.put(name, memory)
-        return memory
+        """Return the cache of a scan."""
+        cache = self.by_scan.get(name)
+        if cache is None:
+            cache = DecodingCache()
+            self.by_scan.put(name, cache)
+        return cache
 
 
-_memories = _Memories()
+_caches = _ScanCaches()
 
 
 def cut_into_portions(urls: Sequence[Any], least: int = 1) -> list[Sequence[Any]]:

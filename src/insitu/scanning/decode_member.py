@@ -47,7 +47,7 @@ def decode_member(
     load: Load,
     *,
     source: ByteSource | None = None,
-    memory: DecodingCache | None = None,
+    cache: DecodingCache | None = None,
     url: str | None = None,
     only: Sequence[str] | None = None,
 ) -> Member:
@@ -63,15 +63,15 @@ def decode_member(
         Reads values.
     source
         The open file: labels and times are fetched from it in one batch.
-    memory
+    cache
         Of the files before.
     url
         The file, for messages.
     only
         These variables and their coordinates; all if not given.
     """
-    alone = memory is None
-    memory = DecodingCache() if memory is None else memory
+    alone = cache is None
+    cache = DecodingCache() if cache is None else cache
     wanted = group.arrays if only is None else _select_with_coordinates(group, only)
     arrays = {name: fill_gaps_with_unwritten(array) for name, array in wanted.items()}
     given = (
@@ -99,13 +99,13 @@ def decode_member(
             load,
         )
         join = array.ndim > 0 and array.dims[-1] in stacks
-        found[name] = _decode_like_before(file, join, memory) or _decode(file, join, memory, alone)
-    names = _coordinates(found, decoding, memory) | set(group.coordinates)
+        found[name] = _decode_like_before(file, join, cache) or _decode(file, join, cache, alone)
+    names = _coordinates(found, decoding, cache) | set(group.coordinates)
     attributes = group.attributes
     if decoding.decode_coords and isinstance(attributes.get("coordinates"), str):
         names |= set(attributes["coordinates"].split())
         attributes = {key: value for key, value in attributes.items() if key != "coordinates"}
-    return Member.of_group(group, found, names, _reuse_equal(memory, "", attributes), url)
+    return Member.of_group(group, found, names, _reuse_equal(cache, "", attributes), url)
 
 
 @dataclass(slots=True)
@@ -171,9 +171,9 @@ def _select_with_coordinates(group: VirtualGroup, only: Sequence[str]) -> dict[s
     return {name: array for name, array in arrays.items() if name in wanted}
 
 
-def _decode_like_before(file: _ScannedVariable, join: bool, memory: DecodingCache) -> Variable | None:
+def _decode_like_before(file: _ScannedVariable, join: bool, cache: DecodingCache) -> Variable | None:
     """Return the variable decoded as in an earlier file; None if it differs from that."""
-    seen, array = memory.variables.get(file.name), file.array
+    seen, array = cache.variables.get(file.name), file.array
     if seen is None or seen.joined != join or len(array.tiles) != 1:
         return None
     if not seen.is_like(array) or not _is_equal(seen.given, file.attributes):
@@ -209,7 +209,7 @@ def _is_independent_of_values(seen: RememberedVariable) -> bool:
     return dtype == np.dtype("M8[ns]") and kind.base == "ns" and kind.epoch is None
 
 
-def _decode(file: _ScannedVariable, join: bool, memory: DecodingCache, alone: bool) -> Variable:
+def _decode(file: _ScannedVariable, join: bool, cache: DecodingCache, alone: bool) -> Variable:
     """Return the variable decoded, and remember the decision for the next files unless it is `alone`.
 
     Attributes decide, and values where the type depends on them.
@@ -245,8 +245,8 @@ def _decode(file: _ScannedVariable, join: bool, memory: DecodingCache, alone: bo
         variable = replace(variable, data=_label_values(file, decoded))
     # Types of enumerations have the names in a dictionary, which whoever has the dataset may change.
     plain = plain and array.details.enumeration is None
-    if plain and known and not (result.warned and memory.repeats_warnings):
-        memory.remember(name, _facts_of(file, decoded, variable, join))
+    if plain and known and not (result.warned and cache.repeats_warnings):
+        cache.remember(name, _facts_of(file, decoded, variable, join))
     return variable
 
 
@@ -322,37 +322,37 @@ def _decode_fixed_texts(file: _ScannedVariable, attributes: Mapping[str, Any]) -
     return Variable(file.array.dims, data, rest, {**decoded, "dtype": dtype})
 
 
-def _coordinates(found: Mapping[str, Variable], decoding: DecodeOptions, memory: DecodingCache) -> set[str]:
+def _coordinates(found: Mapping[str, Variable], decoding: DecodeOptions, cache: DecodingCache) -> set[str]:
     """Return which variables are named as coordinates.
 
     What names them moves from attributes to encoding.
     """
-    if found.keys() != memory.names:
-        memory.names, memory.named = frozenset(found), {}
+    if found.keys() != cache.names:
+        cache.names, cache.named = frozenset(found), {}
     names: set[str] = set()
     for name, variable in found.items():
         before = variable.attributes
-        known = memory.named.get(name)
+        known = cache.named.get(name)
         if known is None or known[0] is not before or known[1] is not variable.encoding:
             own, encoding = dict(before), dict(variable.encoding)
             known = (before, variable.encoding, find_coordinates(own, encoding, found, decoding.decode_coords))
-            memory.named[name] = known
-            memory.shared[f"a:{name}"] = _reuse_equal(memory, f"a:{name}", own)
-            memory.shared[f"e:{name}"] = _reuse_equal(memory, f"e:{name}", encoding)
-        variable.attributes, variable.encoding = memory.shared[f"a:{name}"], memory.shared[f"e:{name}"]
+            cache.named[name] = known
+            cache.shared[f"a:{name}"] = _reuse_equal(cache, f"a:{name}", own)
+            cache.shared[f"e:{name}"] = _reuse_equal(cache, f"e:{name}", encoding)
+        variable.attributes, variable.encoding = cache.shared[f"a:{name}"], cache.shared[f"e:{name}"]
         names |= known[2]
     return names
 
 
-def _reuse_equal(memory: DecodingCache, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reuse_equal(cache: DecodingCache, key: str, fresh: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the equal mapping of an earlier file if there is one.
 
     The same object compares at no cost.
     """
-    old = memory.shared.get(key)
+    old = cache.shared.get(key)
     if old is not None and _is_equal(old, fresh):
         return old
-    memory.shared[key] = fresh
+    cache.shared[key] = fresh
     return fresh
 
 

@@ -87,7 +87,7 @@ class DecodingCache:
     """Of the groups below, by path, where files are scanned with all their groups."""
 
     def of_group(self, path: str) -> DecodingCache:
-        """Return the memory of a group; of the root, this one."""
+        """Return the cache of a group; of the root, this one."""
         return self.groups.setdefault(path, DecodingCache(self.max_bytes, self.repeats_warnings)) if path else self
 
     def remember(self, name: str, variable: RememberedVariable) -> None:
@@ -100,14 +100,14 @@ class DecodingCache:
         self.variables[name] = variable
 
 
-class _ThreadMemories(threading.local):
-    """The memories of one thread, by the names of the variables."""
+class _ThreadCaches(threading.local):
+    """The caches of one thread, by the names of the variables."""
 
     def __init__(self) -> None:
         self.by_names: LruCache[frozenset[str], DecodingCache] = LruCache(GROUPS_PER_THREAD)
 
 
-_memories = _ThreadMemories()
+_caches = _ThreadCaches()
 
 
 def cache_of_thread(names: Iterable[str]) -> DecodingCache:
@@ -116,8 +116,8 @@ def cache_of_thread(names: Iterable[str]) -> DecodingCache:
     Files are often scanned one by one, in a loop. Only for the usual options of decoding.
     """
     key = frozenset(names)
-    memory = _memories.by_names.get(key)
-    if memory is None:
-        memory = DecodingCache(BYTES_PER_GROUP, repeats_warnings=True)
-        _memories.by_names.put(key, memory)
-    return memory
+    cache = _caches.by_names.get(key)
+    if cache is None:
+        cache = DecodingCache(BYTES_PER_GROUP, repeats_warnings=True)
+        _caches.by_names.put(key, cache)
+    return cache

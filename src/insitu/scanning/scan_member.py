@@ -80,10 +80,10 @@ class Job:
         if self.scan.errors == "warn":
             warnings.warn(text, InsituWarning, stacklevel=3)
 
-    def one(self, url: Any, memory: DecodingCache | None = None) -> Member | Failure:
+    def one(self, url: Any, cache: DecodingCache | None = None) -> Member | Failure:
         """Return the member of one file."""
         try:
-            member = scan_groups(url, self, memory) if self.scan.tree else scan_member(url, self, memory)
+            member = scan_groups(url, self, cache) if self.scan.tree else scan_member(url, self, cache)
         except (InsituError, OSError, MemoryError) as error:
             return self.failure(url, error)
         except Exception as error:
@@ -129,7 +129,7 @@ def make_loader(storage_options: Mapping[str, Any] | None) -> Callable[[list[Vir
 
 
 def scan_member(
-    url: Any, job: Job, memory: DecodingCache | None = None, from_server: VirtualGroup | None = None
+    url: Any, job: Job, cache: DecodingCache | None = None, from_server: VirtualGroup | None = None
 ) -> Member:
     """Return one group of the file, store or references at a URL, decoded.
 
@@ -137,7 +137,7 @@ def scan_member(
     ----------
     url, job
         What, and how.
-    memory
+    cache
         What was found out about files like it.
     from_server
         The group as a server has scanned and decoded it.
@@ -158,22 +158,22 @@ def scan_member(
         )
     if is_collection:
         group = apply_vendor_conventions(_scan_collection(url, job), job.scan.group, _make_rescan(url, job))
-        return _decode_group(group, job, load, memory=memory, url=_location_name(url), only=job.scan.variables)
+        return _decode_group(group, job, load, cache=cache, url=_location_name(url), only=job.scan.variables)
     with _open(url, job) as source:
         group = apply_vendor_conventions(_scan_wanted(source, job), job.scan.group, _make_rescan(source, job))
-        return _decode_group(group, job, load, source=source, memory=memory, url=source.url, only=job.scan.variables)
+        return _decode_group(group, job, load, source=source, cache=cache, url=source.url, only=job.scan.variables)
 
 
-def scan_groups(url: Any, job: Job, memory: DecodingCache | None = None) -> Member:
+def scan_groups(url: Any, job: Job, cache: DecodingCache | None = None) -> Member:
     """Return all groups of the file, store or references at a URL as the root of a tree: see
     `scan_member`.
     """
-    groups = dict(scan_tree(url, job, memory=memory))
+    groups = dict(scan_tree(url, job, cache=cache))
     return tree_of_groups(groups, groups[""].source or "the file", job.warn if job.scan.skips_failures else None)
 
 
 def scan_tree(
-    url: Any, job: Job, *, remember: bool = False, memory: DecodingCache | None = None
+    url: Any, job: Job, *, remember: bool = False, cache: DecodingCache | None = None
 ) -> Iterator[tuple[str, Member]]:
     """Iterate over all groups of the file, store or references at a URL: path and decoded member.
 
@@ -181,7 +181,7 @@ def scan_tree(
     ----------
     url, job
         What, and how.
-    memory
+    cache
         What was found out about files like it.
     remember
         Whether files that this thread scans later may be decoded like this one. Then attributes and
@@ -197,15 +197,15 @@ def scan_tree(
     if is_collection:
         tree = apply_vendor_conventions(_scan_collection(url, job), job.scan.group, _make_rescan(url, job))
         for path, node in tree.walk():
-            own = None if memory is None else memory.of_group(path)
-            yield path, _decode_group(node, job, load, url=_location_name(url), memory=own)
+            own = None if cache is None else cache.of_group(path)
+            yield path, _decode_group(node, job, load, url=_location_name(url), cache=own)
         return
     with _open(url, job) as source:
         scanned = scan_source(source, replace(job.scan, variables=None))
         tree = apply_vendor_conventions(scanned, job.scan.group, _make_rescan(source, job))
         for path, node in tree.walk():
-            own = cache_of_thread(node.arrays) if remember else None if memory is None else memory.of_group(path)
-            yield path, _decode_group(node, job, load, source=source, url=source.url, memory=own)
+            own = cache_of_thread(node.arrays) if remember else None if cache is None else cache.of_group(path)
+            yield path, _decode_group(node, job, load, source=source, url=source.url, cache=own)
 
 
 def _open(url: Any, job: Job) -> ByteSource:
@@ -244,7 +244,7 @@ def _decode_group(
     *,
     url: str,
     source: ByteSource | None = None,
-    memory: DecodingCache | None = None,
+    cache: DecodingCache | None = None,
     only: Sequence[str] | None = None,
 ) -> Member:
     """Return a group as a member.
@@ -254,7 +254,7 @@ def _decode_group(
     """
 
     def decode(chosen: VirtualGroup) -> Member:
-        return decode_member(chosen, job.decode, load, source=source, memory=memory, url=url, only=only)
+        return decode_member(chosen, job.decode, load, source=source, cache=cache, url=url, only=only)
 
     if job.scan.skips_failures:
         undecoded = {
