@@ -123,6 +123,59 @@ def test_another_writer_gets_in_between_the_two_steps(tmp_path: Path, monkeypatc
     assert sorted(os.listdir(folder)) == ["made", "x"]
 
 
+def test_another_writer_is_done_before_its_old_directory_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A live writer between its two steps looks like a dead one; it may go on at any moment."""
+    folder = tmp_path / "d"
+    for name in ("x.0123abcd.old", "made", "other"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "name").write_text(name)
+    monkeypatch.setattr(directory_swap, "_exchange", lambda path, other: False)
+    find = directory_swap.find_interrupted_swap
+
+    def other_writer_goes_on(path: str) -> str | None:
+        old = find(path)
+        if old is not None:
+            (folder / "other").rename(folder / "x")
+            (folder / "x.0123abcd.old").rename(folder / "other")
+        return old
+
+    monkeypatch.setattr(directory_swap, "find_interrupted_swap", other_writer_goes_on)
+    directory_swap.replace_directory(str(folder / "x"), str(folder / "made"))
+    assert (folder / "x" / "name").read_text() == "made"
+    assert (folder / "made" / "name").read_text() == "other"
+    assert sorted(os.listdir(folder)) == ["made", "other", "x"]
+
+
+def test_other_writers_come_and_go_between_the_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left of what was moved aside, however often the path is taken and free again."""
+    folder = tmp_path / "d"
+    for name in ("x", "made", "one", "two"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "name").write_text(name)
+    monkeypatch.setattr(directory_swap, "_exchange", lambda path, other: False)
+    rename, events = os.rename, ["one comes", "one goes, two comes"]
+
+    def with_other_writers(source: str, target: str) -> None:
+        event = events.pop(0) if events and os.fspath(target).endswith("/x") else None
+        if event == "one comes":
+            rename(folder / "one", folder / "x")
+            try:
+                rename(source, target)
+            finally:
+                rename(folder / "x", folder / "one")
+        elif event is not None:
+            rename(folder / "two", folder / "x")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", with_other_writers)
+    directory_swap.replace_directory(str(folder / "x"), str(folder / "made"))
+    assert not events
+    assert (folder / "x" / "name").read_text() == "made"
+    assert sorted(os.listdir(folder)) == ["made", "one", "x"]
+
+
 def test_an_old_directory_stays_if_the_new_one_fails(
     exchange: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

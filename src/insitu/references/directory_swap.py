@@ -45,8 +45,8 @@ def replace_directory(path: str, replacement: str) -> None:
         The new directory, on the same file system.
     """
     for _ in range(_ATTEMPTS):
-        _undo_interrupted_swap(path)
         try:
+            _undo_interrupted_swap(path)
             if os.path.lexists(path):
                 if not _exchange(path, replacement):
                     _replace_in_two_steps(path, replacement)
@@ -125,10 +125,21 @@ def _replace_in_two_steps(path: str, replacement: str) -> None:
     try:
         retry_while_open(os.rename, replacement, path)
     except OSError:
-        if not os.path.lexists(path):
-            os.rename(old, path)
-        elif os.path.lexists(old):  # another writer's directory is there: this one has been replaced
-            remove_directory(old)
+        _give_back(old, path)
         raise
     with contextlib.suppress(FileNotFoundError):  # another writer took it for one that a dead writer had left
         os.rename(old, replacement)  # a name that readers ignore, and that may be removed
+
+
+def _give_back(old: str, path: str) -> None:
+    """Put an old directory back, or remove it where another writer's directory took its place."""
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(OSError):  # another writer came or went in between: look again
+            if not os.path.lexists(path):
+                os.rename(old, path)
+            else:
+                unused = f"{path}.{uuid.uuid4().hex[:8]}.tmp"  # nobody puts it back while it is being removed
+                os.rename(old, unused)
+                remove_directory(unused)
+        if not os.path.lexists(old):
+            return
