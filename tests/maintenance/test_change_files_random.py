@@ -53,13 +53,12 @@ class Kind:
     """What xarray makes of files, by hand."""
     name: Callable[[int], str] = "f{}".format
 
-    def open(self, paths: Sequence[str]) -> xr.Dataset | xr.DataTree:
+    def open(self, paths: Sequence[str], **where: Any) -> xr.Dataset | xr.DataTree:
         """Return what files make together."""
+        how = {name: value for name, value in self.options.items() if name not in ("forecasts", "tree")} | where
         if self.options.get("forecasts"):
-            return insitu.open_forecasts(paths, **{k: v for k, v in self.options.items() if k != "forecasts"})
-        if self.options.get("tree"):
-            return insitu.open_mfdatatree(paths, **{k: v for k, v in self.options.items() if k != "tree"})
-        return insitu.open_mfdataset(paths, **self.options)
+            return insitu.open_forecasts(paths, **how)
+        return (insitu.open_mfdatatree if self.options.get("tree") else insitu.open_mfdataset)(paths, **how)
 
     def open_saved(self, target: str) -> xr.Dataset | xr.DataTree:
         """Return what was saved."""
@@ -342,3 +341,18 @@ def change_at_random(kind: Kind, folder: Path, seed: int, steps: int = 4) -> Non
 @pytest.mark.parametrize("name", KINDS)
 def test_random_changes(name: str, seed: int, tmp_path: Path) -> None:
     change_at_random(KINDS[name], tmp_path, seed)
+
+
+def test_random_archives_are_the_same_on_a_cluster(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    address = {"dashboard_address": "127.0.0.1:0", "protocol": "inproc://"}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **address) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for seed, name in enumerate(["tree", "tree, last", "attributes and days, gaps", "attributes, newest, gaps"]):
+            kind, draw, paths = KINDS[name], random.Random(seed), []
+            for number in draw.sample(range(9), 4):
+                paths.append(str(tmp_path / f"{seed}_{kind.name(number)}.nc"))
+                kind.write(draw, number).to_netcdf(paths[-1])
+            assert kind.open(paths, parallel=client, resume=True).load().identical(kind.open(paths).load()), name
