@@ -486,6 +486,6 @@ def _cut(rows: int, columns: int) -> dict[str, Any]:
 def test_time_is_bounded(root: Path, tmp_path: Path) -> None:
     slow = [op("logaddexp", n, n) for n in range(20)]
     with serving([root], tmp_path / "log", "--timeout", "2") as server:
-        answer = reduce(server, job(root, *slow, arrays=[unwritten((20_000, 20_000))]))
+        answer = reduce(server, job(root, *slow, arrays=[unwritten((20_000, 6_000))]))
         assert answer.status == 503, answer.body[:300]
         wait_until(lambda: not server.metrics()["insitu_running"], "the work goes on")
