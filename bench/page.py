@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import machine
+import table
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -28,7 +29,7 @@ Written by `make bench` on {date}{quick}. {machine}
 
 Every run of every contestant is a process of its own; rounds are interleaved, and the median counts.
 A busy machine shows in it; "least by least" compares the quietest run of each.
-A contestant that takes more than 20 s runs once.
+A contestant that takes more than {long:.0f} s runs once.
 Answers are compared: a contestant that answers something else is shown as wrong, one that fails with its
 reason. Targets are ours. `make bench` on your machine writes this page anew;
 `make bench BENCH="read --quick"` runs one of them.
@@ -82,7 +83,7 @@ def main() -> None:
     )
     first, _, libraries = about.partition("\n")
     date = datetime.now(UTC).strftime("%Y-%m-%d")
-    parts = [HEAD.format(date=date, quick=quick, machine=f"{first}. Versions: {libraries}.")]
+    parts = [HEAD.format(date=date, long=table.LONG, quick=quick, machine=f"{first}. Versions: {libraries}.")]
     failed = []
     for name in options.scripts or SCRIPTS:
         printed = _run(name, options.quick)

@@ -37,7 +37,7 @@ __all__ = ["Contestant", "Result", "Target", "arguments", "compete", "show"]
 HERE = Path(__file__).parent
 BEFORE = "INSITU_BENCH_BEFORE"
 """Names the work trees that are compared with this one: set by `--before`."""
-LONG = 20.0
+LONG = 5.0
 """Seconds: one that takes longer runs one round only, and its row says so."""
 
 

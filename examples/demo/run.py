@@ -36,6 +36,8 @@ from insitu.sources import trace
 from pictures import draw_map, draw_mosaic
 from server import run_server
 
+os.environ.setdefault("ICECHUNK_LOG", "error")  # that its folders are not for concurrent commits is no news here
+
 TARGETS = ("archive.insitu", "rain.json", "rain.parq", "rain.parquet", "rain.icechunk")
 PORT = 8765
 """Of the explorer, so that the address is known before it runs."""

@@ -1,6 +1,7 @@
 """Files whose labels overlap, interleave or leave gaps, compared with xarray by hand.
 
-Modules: combining/expected_labels.py, combining/file_times.py, combining/join_files.py, combining/label_boxes.py
+Modules: combining/arrange_by_names.py, combining/expected_labels.py, combining/file_times.py,
+combining/join_files.py, combining/label_boxes.py
 """
 
 from __future__ import annotations

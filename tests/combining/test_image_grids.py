@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import rasterio
 import rioxarray  # noqa: F401  (registers the engine)
@@ -14,7 +15,7 @@ import xarray as xr
 
 import insitu
 from fixtures.images import write_image
-from insitu.errors import CombineError
+from insitu.errors import CombineError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rasterio's own
 
@@ -44,6 +45,36 @@ def test_dates_of_names_and_values_of_files(tmp_path: Path) -> None:
         assert found.spatial_ref.attrs["crs_wkt"] == one.spatial_ref.attrs["crs_wkt"]
         np.testing.assert_array_equal(found.x, one.x)
     assert found.insitu.tiles()["band_data"] == 1
+
+
+def test_dates_that_no_image_has(tmp_path: Path) -> None:
+    """Expected dates are missing values; files, what they have and what is missing are known, also after a change."""
+    paths, target = [str(path) for path in write_series(tmp_path)], str(tmp_path / "series.insitu")
+    plain = insitu.open_mfdataset(paths, **BY_NAME).load()
+    dates = pandas.date_range("2020-01-31", "2020-02-20", freq="5D")
+    opened = insitu.open_mfdataset(paths[::-1], **BY_NAME, expect="5D")
+    opened.insitu.save(target)
+    for found in (opened, insitu.open_dataset(target)):
+        table = found.insitu.files
+        assert table.time_first.dt.strftime("%Y%m%d").tolist() == [*DAYS[::-1]]
+        assert (table.labels.tolist(), table.shadowed.tolist()) == ([1, 1, 1], [0, 0, 0])
+        np.testing.assert_array_equal(found.insitu.missing["time"], dates[[1, 3]])
+        assert found.band_data.dtype == plain.reindex(time=dates).band_data.dtype
+        np.testing.assert_array_equal(found.band_data, plain.reindex(time=dates).band_data)
+    with pytest.raises(CombineError, match=r"2020-02-10 of 'time' is off the grid of expect='4D'.*scene_20200210"):
+        insitu.open_mfdataset(paths, **BY_NAME, expect="4D")
+    with pytest.raises(CombineError, match=r"2020-01-31 of 'time' is off .*expect='MS', which begins at 2020-02-01"):
+        insitu.open_mfdataset(paths, **BY_NAME, expect="MS")
+    again = tmp_path / "again_20200210_B.tif"
+    write_image(again, 7)
+    with pytest.raises(CombineError, match=r"both have .*time 2020-02-10.*again_20200210.*overlap="):
+        insitu.open_mfdataset([*paths, again], **BY_NAME, expect="5D")
+    with pytest.raises(UnsupportedError, match="labelled by their names"):
+        insitu.Archive.open(target).append([again], overlap="last")
+    assert insitu.Archive.open(target).drop(keep_last={"time": 3}) == (paths[0],)
+    np.testing.assert_array_equal(insitu.open_dataset(target).time, dates[2:])
+    insitu.Archive.open(target).append(paths[:1])
+    assert insitu.open_dataset(target).identical(opened)
 
 
 def test_dates_of_tags(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import xarray as xr
 
@@ -52,13 +53,12 @@ class Kind:
     """What xarray makes of files, by hand."""
     name: Callable[[int], str] = "f{}".format
 
-    def open(self, paths: Sequence[str]) -> xr.Dataset | xr.DataTree:
+    def open(self, paths: Sequence[str], **where: Any) -> xr.Dataset | xr.DataTree:
         """Return what files make together."""
+        how = {name: value for name, value in self.options.items() if name not in ("forecasts", "tree")} | where
         if self.options.get("forecasts"):
-            return insitu.open_forecasts(paths, **{k: v for k, v in self.options.items() if k != "forecasts"})
-        if self.options.get("tree"):
-            return insitu.open_mfdatatree(paths, **{k: v for k, v in self.options.items() if k != "tree"})
-        return insitu.open_mfdataset(paths, **self.options)
+            return insitu.open_forecasts(paths, **how)
+        return (insitu.open_mfdatatree if self.options.get("tree") else insitu.open_mfdataset)(paths, **how)
 
     def open_saved(self, target: str) -> xr.Dataset | xr.DataTree:
         """Return what was saved."""
@@ -118,6 +118,45 @@ def of_models_and_days(draw: Draw, number: int) -> xr.Dataset:
     return series(draw, 2 * (number // 2), 2, source_id=f"model{number % 2}").drop_vars("mask")
 
 
+def of_a_run(draw: Draw, number: int) -> xr.Dataset:
+    return series(draw, 0, 2, run=2 * (number % 7)).drop_vars("mask")
+
+
+def of_few_runs(draw: Draw, number: int) -> xr.Dataset:
+    part = series(draw, 0, 2, run=2 * (number % 4), date_created=f"2020-01-{draw.randrange(1, 28):02}")
+    return part.drop_vars("mask")
+
+
+def of_members_and_days(draw: Draw, number: int) -> xr.Dataset:
+    return series(draw, 3 * (number // 2), 2, member=3 * (number % 2)).drop_vars(["mask", "height"])
+
+
+def runs_by_hand(paths: Sequence[str], keep: str = "last") -> xr.Dataset:
+    """Return files one behind the other by their runs, and missing values for those that none has."""
+    givers: dict[int, xr.Dataset] = {}
+    for path in paths:
+        part = xr.load_dataset(path, engine="netcdf4")
+        run = int(part.attrs["run"])
+        givers[run] = part if keep == "last" else givers.get(run, part)
+    labels = pandas.Index(list(givers), name="run")
+    whole = xr.concat(list(givers.values()), labels, data_vars="all", combine_attrs="override").sortby("run")
+    return whole.reindex(run=np.arange(min(labels), max(labels) + 1))
+
+
+def members_by_hand(paths: Sequence[str]) -> xr.Dataset:
+    """Return the days of each member, members one behind the other, and missing values for all that no file has."""
+    parts: dict[int, list[xr.Dataset]] = {}
+    for path in paths:
+        part = xr.load_dataset(path, engine="netcdf4")
+        parts.setdefault(int(part.attrs["member"]), []).append(part)
+    how = {"data_vars": "all", "combine_attrs": "override"}
+    rows = [own[0] if len(own) == 1 else xr.concat(own, "time", **how).sortby("time") for own in parts.values()]
+    labels = pandas.Index(list(parts), name="member")
+    whole = xr.concat(rows, labels, join="outer", **how).sortby("member")
+    dates = pandas.date_range(whole.time.values[0], whole.time.values[-1])
+    return whole.reindex(member=np.arange(min(labels), max(labels) + 1), time=dates)
+
+
 def forecast(draw: Draw, number: int) -> xr.Dataset:
     part = series(draw, 0, 1, date_created=f"2020-01-{draw.randrange(1, 28):02}")
     run = START + np.timedelta64(6 * (number % 4), "h")
@@ -168,6 +207,24 @@ KINDS: dict[str, Kind] = {
         of_few_models, {"concat_dim": {"model": "attr:source_id"}, "overlap": "newest"}, "model"
     ),
     "attributes and days": Kind(of_models_and_days, {"concat_dim": {"model": "attr:source_id"}}, "time"),
+    "names, gaps": Kind(of_a_run, {"concat_dim": {"run": r"f(\d+)"}, "expect": 1}, "run"),
+    "attributes, gaps": Kind(
+        of_a_run, {"concat_dim": {"run": "attr:run"}, "expect": 1, "overlap": "last"}, "run", by_xarray=runs_by_hand
+    ),
+    "attributes, first, gaps": Kind(
+        of_few_runs,
+        {"concat_dim": {"run": "attr:run"}, "expect": {"run": 1}, "overlap": "first"},
+        "run",
+        by_xarray=partial(runs_by_hand, keep="first"),
+    ),
+    "attributes, newest, gaps": Kind(
+        of_few_runs, {"concat_dim": {"run": "attr:run"}, "expect": 1, "overlap": "newest"}, "run"
+    ),
+    "attributes and days, gaps": Kind(
+        of_members_and_days,
+        {"concat_dim": {"member": "attr:member"}, "expect": {"member": 1, "time": "1D"}},
+        by_xarray=members_by_hand,
+    ),
     "nested": Kind(
         by_days,
         {**NESTED, **STATIC},
@@ -252,6 +309,9 @@ class Saved:
         assert recipe is not None
         if recipe.files:
             assert list(recipe.files) == self.files
+        if recipe.placed is not None:
+            tables = [opened.insitu.files for opened in (self.kind.open_saved(self.target), self.kind.open(files))]
+            pandas.testing.assert_frame_equal(*tables)
         if self.kind.by_xarray is not None:
             xr.testing.assert_identical(found.load(), self.kind.by_xarray(files))
 
@@ -281,3 +341,18 @@ def change_at_random(kind: Kind, folder: Path, seed: int, steps: int = 4) -> Non
 @pytest.mark.parametrize("name", KINDS)
 def test_random_changes(name: str, seed: int, tmp_path: Path) -> None:
     change_at_random(KINDS[name], tmp_path, seed)
+
+
+def test_random_archives_are_the_same_on_a_cluster(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    address = {"dashboard_address": "127.0.0.1:0", "protocol": "inproc://"}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **address) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for seed, name in enumerate(["tree", "tree, last", "attributes and days, gaps", "attributes, newest, gaps"]):
+            kind, draw, paths = KINDS[name], random.Random(seed), []
+            for number in draw.sample(range(9), 4):
+                paths.append(str(tmp_path / f"{seed}_{kind.name(number)}.nc"))
+                kind.write(draw, number).to_netcdf(paths[-1])
+            assert kind.open(paths, parallel=client, resume=True).load().identical(kind.open(paths).load()), name

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import xarray as xr
 
@@ -26,7 +28,7 @@ from forecast_files import (
     write_runs,
 )
 from insitu.combining.recipe import Recipe
-from insitu.errors import CombineError, FormatError, NotFoundError, UnsupportedError
+from insitu.errors import CombineError, FormatError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.maintenance.saving import saved_recipe
 from insitu.scanning.scan_member import Job
@@ -545,6 +547,40 @@ class TestStandardNames:
 
 
 class TestBadInput:
+    @pytest.mark.parametrize("end", ["", ".idx"])
+    def test_a_run_whose_file_is_complete_later(self, tmp_path: Path, end: str) -> None:
+        target, late = str(tmp_path / "a.insitu"), tmp_path / "6.grib2"
+        given = [write_grib(tmp_path / "0.grib2", [Field(0, lead, "TMP") for lead in (0, 3)]) + end]
+        given.append(write_grib(late, [Field(6, 0, "TMP")]) + end)
+        insitu.open_forecasts(given).insitu.save(target)
+        (missing,) = insitu.open_dataset(target).insitu.missing["time", "step"]
+        assert missing == (pandas.Timestamp("2024-02-28T06"), pandas.Timedelta("3h"))
+        write_grib(late, [Field(6, lead, "TMP") for lead in (0, 3)])
+        with pytest.raises(StaleSourceError, match=r"6\.grib2"):
+            insitu.open_dataset(target).t.load()
+        with pytest.raises(StaleSourceError, match=r"earlier version of this file.*6\.grib2.*insitu refresh"):
+            insitu.Archive.open(target).append(given[1:])
+        insitu.refresh(target)
+        with insitu.open_dataset(target) as ds, insitu.open_forecasts(given) as anew:
+            assert ds.insitu.missing == {}
+            xr.testing.assert_identical(ds.load(), anew.load())
+
+    @pytest.mark.parametrize(
+        ("expect", "message"),
+        [
+            (
+                {"tiem": "3h"},
+                "expect= names 'tiem', along which no file has labels. Labels lie along: number, step, time",
+            ),
+            ("2h", r"2024-02-28T03:00 of 'time' is off the grid of expect='2h'.*r003"),
+            ({"step": "2h"}, r"0 days 03:00:00 of 'step' is off the grid.*r000/f003"),
+        ],
+    )
+    def test_expected_labels_that_no_file_follows(self, tmp_path: Path, expect: Any, message: str) -> None:
+        paths = write_runs(tmp_path, [(0, 0), (0, 3), (3, 0)])
+        with pytest.raises(CombineError, match=message):
+            insitu.open_forecasts(paths, expect=expect)
+
     def test_the_hint_of_fields_is_a_call_that_joins_them(self, tmp_path: Path) -> None:
         paths = [write_grib(tmp_path / f"{run}_{lead}.grib2", [Field(run, lead, "TMP")])
                  for run in (0, 3) for lead in (3, 6)]  # fmt: skip

@@ -208,7 +208,7 @@ class Archive(ReadableArchive):
         if recipe is None:
             recipe = Recipe(OpenOptions(scan=ScanOptions(tree=bool(self.tree.groups))))
         maintenance.check_can_append(recipe, target, overlap)
-        if overlap is not None or recipe.placed is not None:
+        if overlap is not None or recipe.rebuilds_by_labels:
             urls = [str(url) for _, url in iter_positions(given)]
             placed: AppendReport = maintenance.append_placed(
                 target,

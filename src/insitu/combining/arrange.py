@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import pandas
 
 from insitu.combining.arrange_boxes import arrange_in_boxes, rank_files
 from insitu.combining.equality import has_equal_values
+from insitu.combining.expected_labels import check_expected
 from insitu.combining.file_differences import suggest_join
 from insitu.combining.files_table import FilesTable
 from insitu.combining.label_boxes import LabelBoxes, iter_rows, plan_join
@@ -31,20 +32,15 @@ __all__ = [
     "FindMembers",
     "Grid",
     "Merged",
-    "NamedDims",
     "arrange_by_labels",
     "arrange_by_lists",
-    "arrange_by_names",
     "find_shadowed",
     "is_ordered",
     "iter_lines",
     "mixed_dates_error",
     "place_listed_labels",
-    "with_inner_grids",
+    "without_missing",
 ]
-
-NamedDims = Sequence[tuple[str, Any, list[int]]]
-"""Dimensions from the names of files: name, labels, and for each file the number of its label."""
 
 FindMembers = Callable[[Sequence[int]], Sequence[Member]]
 """Gives some files by their numbers, to say in an error what tells them apart."""
@@ -64,6 +60,8 @@ class Grid:
     """Whether labels gave the positions: then those of all files together must be in order."""
     within: Mapping[GridPosition, Merged] = field(default_factory=dict)
     """Positions of several files: how those are arranged."""
+    spacings: Mapping[str, Any] = field(default_factory=dict)
+    """Dimensions along which labels are expected, from the first of all files to the last: at which spacing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ def find_shadowed(arrangement: Arrangement) -> list[int]:
     if isinstance(arrangement, LabelBoxes):
         lost = arrangement.count_given() < arrangement.sizes() if arrangement.has_overlaps else np.zeros(0, bool)
         return [arrangement.numbers[box] for box in np.flatnonzero(lost).tolist()]
-    inner = arrangement.grids if isinstance(arrangement, Merged) else arrangement.within.values()
+    inner = arrangement.grids if isinstance(arrangement, Merged) else ()
     return list(dict.fromkeys(number for each in inner for number in find_shadowed(each)))
 
 
@@ -121,7 +119,7 @@ def arrange_by_lists(places: Sequence[GridPosition], dims: Sequence[ConcatDim], 
         The numbers of the files that could be opened.
     """
     files = {place: (number,) for number, place in enumerate(places) if number in opened}
-    grid = _without_missing(files, places, dims)
+    grid = without_missing(files, places, dims)
     positions = [*grid.files, *grid.missing]
     _check_grid(positions)
     if len(dims) != len(positions[0]):
@@ -169,26 +167,7 @@ def _listed_label(files: FilesTable, number: int, name: str, dim: ConcatDim, pla
     )
 
 
-def arrange_by_names(names: NamedDims, opened: Collection[int]) -> Grid:
-    """Return files arranged as their names say; those of the same names are not arranged yet.
-
-    Parameters
-    ----------
-    names
-        The dimensions, and where each file is along them.
-    opened
-        The numbers of the files that could be opened.
-    """
-    names = names[::-1]  # what is joined last comes first
-    files: dict[GridPosition, tuple[int, ...]] = {}
-    for number in sorted(opened):
-        place = tuple(numbers[number] for _, _, numbers in names)
-        files[place] = (*files.get(place, ()), number)
-    places = [tuple(place) for place in np.ndindex(*(len(labels) for _, labels, _ in names))]
-    return _without_missing(files, places, [(name, labels) for name, labels, _ in names])
-
-
-def _without_missing(
+def without_missing(
     files: Mapping[GridPosition, tuple[int, ...]], places: Sequence[GridPosition], dims: Sequence[ConcatDim]
 ) -> Grid:
     """Return the grid of the files at some of these positions."""
@@ -230,28 +209,15 @@ def arrange_by_labels(files: FilesTable, numbers: Sequence[int], find: FindMembe
     Files with the same labels take the same position, and the last one keeps it, as in xarray, unless
     options say what becomes of labels that several files have, or none.
     """
-    if isinstance(options.expect, Mapping):
-        known = {dim for dim, column in files.labels.items() if any(column[number] is not None for number in numbers)}
-        if unknown := [dim for dim in options.expect if dim not in known]:
-            raise CombineError(
-                f"expect= names {unknown[0]!r}, along which no file has labels",
-                hint=f"Labels lie along: {', '.join(sorted(known)) or 'no dimension'}",
-            )
+    check_expected(
+        options.expect,
+        {dim for dim, column in files.labels.items() if any(column[number] is not None for number in numbers)},
+    )
     groups: dict[tuple[str, ...], list[int]] = {}
     names = [tuple(sorted(kind.data_names())) for kind in files.kinds]
     for number in numbers:
         groups.setdefault(names[files.kind[number]], []).append(number)
     return Merged(tuple(_order_by_labels(files, group, find, options) for group in groups.values()))
-
-
-def with_inner_grids(grid: Grid, files: FilesTable, find: FindMembers, options: CombineOptions) -> Grid:
-    """Return a grid whose positions of several files are arranged by labels."""
-    within = {
-        place: arrange_by_labels(files, numbers, find, options)
-        for place, numbers in grid.files.items()
-        if len(numbers) > 1
-    }
-    return replace(grid, within=within) if within else grid
 
 
 def _order_by_labels(

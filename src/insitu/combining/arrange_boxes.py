@@ -15,7 +15,7 @@ from insitu.combining.label_boxes import LabelBoxes, ordered_labels, place_boxes
 from insitu.errors import CombineError
 from insitu.open_options import CombineOptions
 
-__all__ = ["CHOOSE_OVERLAP", "arrange_in_boxes", "choose_file_times", "rank_files"]
+__all__ = ["CHOOSE_OVERLAP", "arrange_in_boxes", "choose_file_times", "make_grid", "rank_files"]
 
 Labels = npt.NDArray[Any]
 CHOOSE_OVERLAP = 'Say which file gives them: overlap="first" or "last" (in the order given), or "newest" (written last)'
@@ -62,7 +62,7 @@ def arrange_in_boxes(
     dims = [*joined, *(dim for dim in spacings if dim not in joined)]
     if not dims:  # all files have all labels: one of them gives everything
         dims = sorted(labels, key=lambda dim: labels[dim][0].dtype.kind not in "MO")[:1]
-    grid = [_make_grid(urls, numbers, dim, labels[dim], spacings.get(dim)) for dim in dims]
+    grid = [make_grid(urls, numbers, dim, labels[dim], spacings.get(dim)) for dim in dims]
     boxes = place_boxes(
         dims, numbers, [labels[dim] for dim in dims], grid, rank, urls, as_listed=as_listed and not spacings
     )
@@ -90,7 +90,7 @@ def choose_file_times(
     return choose_times(chosen, files.modified[list(numbers)], [files.urls[number] for number in numbers])
 
 
-def _make_grid(urls: Sequence[str], numbers: Sequence[int], dim: str, labels: Sequence[Labels], spacing: Any) -> Labels:
+def make_grid(urls: Sequence[str], numbers: Sequence[int], dim: str, labels: Sequence[Labels], spacing: Any) -> Labels:
     """Return the labels of all files along a dimension, and those that are expected between them."""
     longer = [own for own in {id(own): own for own in labels}.values() if len(own) > 1]
     descending = bool(longer) and all(bool(own[0] > own[-1]) for own in longer)

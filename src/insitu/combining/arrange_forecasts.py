@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from insitu.combining.arrange import Arrangement, Merged
 from insitu.combining.arrange_boxes import arrange_in_boxes, rank_files
+from insitu.combining.expected_labels import check_expected
 from insitu.combining.files_table import FilesTable
 from insitu.combining.label_boxes import LabelBoxes
 from insitu.errors import CombineError
@@ -24,6 +25,7 @@ def arrange_forecasts(files: FilesTable, axes: ForecastAxes, options: CombineOpt
     table overlap, each variable counts for itself: a correction of one shadows no other.
     """
     dims = [*(axes.name(role) for role in (RUN, LEAD, MEMBER)), *axes.further(options)]
+    check_expected(options.expect, dims)
     found: list[LabelBoxes] = []
     for numbers in _files_by_variables(files):
         if len({tuple(files.kind_of(number).data_names()) for number in numbers}) == 1:

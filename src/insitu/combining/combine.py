@@ -18,11 +18,10 @@ from insitu.combining.arrange import (
     FindMembers,
     arrange_by_labels,
     arrange_by_lists,
-    arrange_by_names,
     find_shadowed,
     place_listed_labels,
-    with_inner_grids,
 )
+from insitu.combining.arrange_by_names import arrange_by_names, with_inner_grids
 from insitu.combining.arrange_forecasts import arrange_forecasts
 from insitu.combining.combine_groups import combine_groups
 from insitu.combining.combine_rules import CombineRules
@@ -226,8 +225,7 @@ def combine_portion(
     lines = None if isinstance(scanned, Portion) else plan_lines(arrangement, files, rules)
     axes = ForecastAxes.of(recipe.options.combine)
     # Before they are joined where they were scanned. Of other files there is a row for each (`placed`).
-    has_rows = axes is None and not isinstance(recipe.options.combine.concat_dim, Mapping)
-    lost = [] if has_rows else find(find_shadowed(arrangement))
+    lost = [] if axes is None else find(find_shadowed(arrangement))
     member = join_files(arrangement, scanned.pieces(lines), rules)
     if lost and (shadowed := find_shadowed_sources(lost, member)):
         recipe = replace(recipe, shadowed=shadowed)

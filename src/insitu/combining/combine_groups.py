@@ -136,9 +136,17 @@ def _check_expected(recipe: Recipe, found: ScannedFiles) -> None:
     if not isinstance(expect, Mapping):
         return
     groups = [group for item in found if isinstance(item, Member) for _, group in item.walk()]
-    unknown = [dim for dim in expect if all(group.index(dim) is None for group in groups)]
+    named = _named_dims(recipe)
+    unknown = [dim for dim in expect if dim not in named and all(group.index(dim) is None for group in groups)]
     if groups and unknown:
         raise CombineError(f"expect= names {unknown[0]!r}, along which no group of any file has labels")
+
+
+def _named_dims(recipe: Recipe) -> set[str]:
+    """Return the dimensions that names or attributes of files label, of all groups that the recipe is of."""
+    combine = recipe.options.combine
+    rules = (combine.concat_dim, *(own.get("concat_dim") for own in (combine.by_group or {}).values()))
+    return {dim for how in rules if isinstance(how, Mapping) for dim in how}
 
 
 def _with_known_labels(recipe: Recipe, items: ScannedFiles) -> Recipe:
@@ -147,7 +155,12 @@ def _with_known_labels(recipe: Recipe, items: ScannedFiles) -> Recipe:
     if not isinstance(expect, Mapping):
         return recipe
     members = [item for item in items if isinstance(item, Member)]
-    known = {dim: own for dim, own in expect.items() if any(member.index(dim) is not None for member in members)}
+    named = _named_dims(recipe)
+    known = {
+        dim: own
+        for dim, own in expect.items()
+        if dim in named or any(member.index(dim) is not None for member in members)
+    }
     return replace(recipe, options=recipe.options.replace(expect=known or None))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import xarray
 from insitu.combining.align import pandas_index
 from insitu.errors import CombineError
 
-__all__ = ["OffGridError", "choose_spacings", "expected_labels", "format_label"]
+__all__ = ["OffGridError", "check_expected", "choose_spacings", "expected_labels", "format_label"]
 
 Labels = npt.NDArray[Any]
 TOLERANCE = 1e-3
@@ -29,6 +29,15 @@ def format_label(label: Any) -> str:
     return str(pandas.Timedelta(label) if isinstance(label, np.timedelta64) else label)
 
 
+def check_expected(expect: Any, known: Collection[str]) -> None:
+    """Raise if labels are expected along a dimension that no file has labels of."""
+    if isinstance(expect, Mapping) and (unknown := [dim for dim in expect if dim not in known]):
+        raise CombineError(
+            f"expect= names {unknown[0]!r}, along which no file has labels",
+            hint=f"Labels lie along: {', '.join(sorted(known)) or 'no dimension'}",
+        )
+
+
 def choose_spacings(expect: Any, joined: Sequence[str], labels: Mapping[str, Labels]) -> dict[str, Any]:
     """Return the spacing that is expected along each dimension that has one.
 
@@ -36,7 +45,7 @@ def choose_spacings(expect: Any, joined: Sequence[str], labels: Mapping[str, Lab
     ----------
     expect
         The option: a spacing, or a mapping of dimensions to spacings. A plain one is that of the
-        dimension that files are joined along; of several, of the one with labels of its kind.
+        dimension that files are joined along; of several, of the one with labels of its kind. Texts have none.
     joined, labels
         The dimensions that files are joined along, and the labels along every dimension.
 
@@ -49,9 +58,10 @@ def choose_spacings(expect: Any, joined: Sequence[str], labels: Mapping[str, Lab
         return {}
     if isinstance(expect, Mapping):
         return {dim: spacing for dim, spacing in expect.items() if dim in labels}
-    if len(joined) == 1:
-        return {joined[0]: expect}
-    among = list(joined) or list(labels)
+    spaced = [dim for dim in joined if _can_have_spacing(labels[dim])]
+    if len(spaced) == 1:
+        return {spaced[0]: expect}
+    among = spaced or list(labels)
     kinds = ("MO", "m") if isinstance(expect, str) else ("iuf",)
     fitting = next((found for kind in kinds if (found := [dim for dim in among if labels[dim].dtype.kind in kind])), [])
     if len(fitting) == 1:
@@ -61,6 +71,10 @@ def choose_spacings(expect: Any, joined: Sequence[str], labels: Mapping[str, Lab
         f"expect={expect!r} does not say of which dimension: {', '.join(fitting or among) or 'none'} may be meant",
         hint=f"Name it: expect={{{example!r}: {expect!r}}}",
     )
+
+
+def _can_have_spacing(labels: Labels) -> bool:
+    return labels.dtype.kind != "U" and not any(isinstance(label, str) for label in labels[:1].tolist())
 
 
 def _is_timed(labels: Labels) -> bool:
@@ -104,17 +118,17 @@ def expected_labels(labels: Labels, spacing: Any, dim: str) -> Labels:
         ) from refused
     known = np.asarray(pandas_index(grid, dim).get_indexer(pandas_index(rising, dim)))
     if (known < 0).any():
-        raise OffGridError(dim, rising[int(np.argmax(known < 0))], spacing, rising[0])
+        raise OffGridError(dim, rising[int(np.argmax(known < 0))], spacing, grid)
     return grid[::-1] if descending else grid
 
 
 class OffGridError(CombineError):
     """A label does not lie on the grid of those that are expected."""
 
-    def __init__(self, dim: str, label: Any, spacing: Any, first: Any) -> None:
+    def __init__(self, dim: str, label: Any, spacing: Any, grid: Labels) -> None:
+        where = f"begins at {format_label(grid[0])}" if len(grid) else "has no label between those of the files"
         super().__init__(
-            f"the label {format_label(label)} of {dim!r} is off the grid of expect={spacing!r}, which begins at "
-            f"{format_label(first)}",
+            f"the label {format_label(label)} of {dim!r} is off the grid of expect={spacing!r}, which {where}",
             hint="Leave the file out, expect a smaller spacing, or correct the label in `preprocess`",
         )
         self.label = label

@@ -9,16 +9,19 @@ column determine how large it is and what its labels are.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from insitu.combining.align import reindex_member, take_steps
+from insitu.combining.align import pandas_index, reindex_member, take_steps
 from insitu.combining.arrange import Arrangement, Grid, Merged, is_ordered
 from insitu.combining.arrange_boxes import CHOOSE_OVERLAP
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.concat import concat
 from insitu.combining.equality import is_same_in_all
-from insitu.combining.label_boxes import Cut, LabelBoxes, Row, plan_join
+from insitu.combining.expected_labels import expected_labels
+from insitu.combining.label_boxes import Cut, LabelBoxes, Row, ordered_labels, plan_join
 from insitu.combining.merge import merge
 from insitu.combining.pad import pad_member
 from insitu.errors import CombineError
@@ -64,6 +67,9 @@ def _join_files(arrangement: Arrangement, members: Mapping[int, Member], rules: 
     combined = _join_all_levels({**grid, **placeholders}, arrangement.dims, rules)
     if arrangement.by_labels:
         _check_order(combined, arrangement)
+    new = {dim[0] for dim in arrangement.dims if isinstance(dim, tuple)}
+    for name, spacing in arrangement.spacings.items():
+        combined = _with_expected(combined, name, spacing, is_new=name in new)
     return combined
 
 
@@ -82,14 +88,29 @@ def _join_row(row: Row, members: Mapping[int, Member], rules: CombineRules, *, i
     joined = parts[0] if is_alone and row.dim in parts[0].sizes else concat(parts, row.dim, rules)
     if row.order is None and joined.index(row.dim) is not None:
         return joined
-    known = joined.variables.get(row.dim)
-    labels = row.labels
-    if known is not None and known.dims == (row.dim,) and known.dtype.kind == labels.dtype.kind:
+    return _with_labels(joined, row.dim, row.labels, row.order)
+
+
+def _with_labels(joined: Member, dim: str, labels: npt.NDArray[Any], order: npt.NDArray[np.int64] | None) -> Member:
+    """Return these elements of a dimension, -1 for none, with labels; order None: all, as they are."""
+    known = joined.variables.get(dim)
+    if known is not None and known.dims == (dim,) and known.dtype.kind == labels.dtype.kind:
         labels = labels.astype(known.dtype, copy=False)
-    label = Variable((row.dim,), labels) if known is None else known.with_data(labels, (row.dim,))
-    if row.order is not None:
-        joined = reindex_member(joined, row.dim, row.order)
-    return joined.with_variables({**joined.variables, row.dim: label}, joined.coords | {row.dim})
+    label = Variable((dim,), labels) if known is None else known.with_data(labels, (dim,))
+    if order is not None:
+        joined = reindex_member(joined, dim, order)
+    return joined.with_variables({**joined.variables, dim: label}, joined.coords | {dim})
+
+
+def _with_expected(whole: Member, dim: str, spacing: Any, *, is_new: bool) -> Member:
+    """Return what files make, with all labels from the first to the last; those of names in order."""
+    index = whole.index(dim)
+    if index is None:
+        raise CombineError(f"expect= names {dim!r}, along which the files together have no labels")
+    is_falling = not is_new and len(index) > 1 and bool(index[-1] < index[0])
+    labels = expected_labels(ordered_labels([index], descending=is_falling), spacing, dim)
+    order = pandas_index(index, dim).get_indexer(pandas_index(labels, dim))
+    return _with_labels(whole, dim, labels, np.asarray(order, np.int64))
 
 
 def _with_data(member: Member, names: Collection[str]) -> Member:

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.combining.align import pandas_index
-from insitu.combining.arrange import Arrangement, Merged
+from insitu.combining.arrange import Arrangement, Grid, Merged
 from insitu.combining.arrange_boxes import choose_file_times
+from insitu.combining.arrange_by_names import boxes_of_names
 from insitu.combining.files_table import FilesTable
 from insitu.combining.label_boxes import LabelBoxes, place_boxes
 from insitu.open_options import CombineOptions
@@ -88,9 +89,14 @@ class PlacedFiles:
         """Return the names of files, and where they are in what they make; None if they were not placed by
         their labels.
         """
-        every = arrangement.grids if isinstance(arrangement, Merged) else (arrangement,)
+        if not options.places_labels:
+            return None
+        if isinstance(arrangement, Grid) and not arrangement.by_labels and isinstance(options.concat_dim, Mapping):
+            every: Sequence[Grid | LabelBoxes] = boxes_of_names(arrangement, files, options)
+        else:
+            every = arrangement.grids if isinstance(arrangement, Merged) else (arrangement,)
         boxes = [each for each in every if isinstance(each, LabelBoxes)]
-        if not options.places_labels or len(boxes) < len(every):
+        if len(boxes) < len(every):
             return None
         rows = sorted(number for each in boxes for number in each.numbers)
         row_of = {number: row for row, number in enumerate(rows)}
@@ -131,7 +137,8 @@ class PlacedFiles:
                 moved = np.asarray(pandas_index(index, dim).get_indexer(pandas_index(labels, dim)), np.int64)
                 column = places.setdefault(dim, [np.zeros(0, np.int64)] * len(size))
                 for row, found in zip(each.numbers, own, strict=True):
-                    column[row] = moved[found]
+                    kept = moved[found]
+                    column[row] = kept[kept >= 0]  # join="inner" leaves some out
         chosen = {dim: tuple(column) for dim, column in places.items()}
         return cls(size, modified, time, times, group, tuple(groups), chosen)
 

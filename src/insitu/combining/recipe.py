@@ -138,6 +138,11 @@ class Recipe:
         return self.placed is not None or (combine.may_shadow if combine.forecasts else by_names)
 
     @property
+    def rebuilds_by_labels(self) -> bool:
+        """Whether files can be added and taken out by their labels, without the others: not if these are of names."""
+        return self.placed is not None and not isinstance(self.options.combine.concat_dim, Mapping)
+
+    @property
     def needs_files(self) -> bool:
         """Whether only files can be added: where each goes follows from all that it has, in all its groups."""
         return self.placed is not None or bool(self.options.combine.forecasts) or self.options.scan.tree

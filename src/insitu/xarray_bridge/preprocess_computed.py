@@ -16,7 +16,8 @@ import pandas
 import xarray
 
 from insitu.cf.casting import cast_values, to_date_objects
-from insitu.combining.arrange import NamedDims, arrange_by_labels, arrange_by_lists, arrange_by_names
+from insitu.combining.arrange import arrange_by_labels, arrange_by_lists
+from insitu.combining.arrange_by_names import NamedDims, arrange_by_names
 from insitu.combining.combine_rules import CombineRules
 from insitu.combining.failures import drop_failures
 from insitu.combining.files_table import FilesTable

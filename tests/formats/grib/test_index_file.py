@@ -141,6 +141,18 @@ def test_an_index_of_another_file(tmp_path: Path, make: Makes) -> None:
         insitu.scan(tmp_path / side, decode=False)
 
 
+@pytest.mark.parametrize(("lines", "message"), [((0, 2), "message 3 after 1"), ((1, 2), "message 2 after its begin")])
+def test_an_index_without_all_messages(tmp_path: Path, make: Makes, lines: tuple[int, int], message: str) -> None:
+    """It would give missing values where the file has some."""
+    _, side = _write(tmp_path, "idx", "a", _day(make, 20240101, (3, 6, 9)))
+    every = (tmp_path / side).read_text().splitlines(keepends=True)
+    (tmp_path / side).write_text("".join(every[line] for line in lines) + "".join(every[3:]))
+    with pytest.raises(FormatError, match=rf"{message}.*a\.grib2\.idx.*wgrib2 -s"):
+        insitu.scan(tmp_path / side, decode=False)
+    with pytest.raises(FormatError, match=message):
+        insitu.open_forecasts([tmp_path / side])
+
+
 @pytest.mark.parametrize(
     "text",
     ["1:0:d=20240101", "1:zero:d=20240101", '{"_offset": 0, "_length": "x"}', '{"_offset": 0, "_length": 5}\n[]'],

@@ -153,8 +153,14 @@ def test_finer_values_come_after_a_zoom_and_a_link_restores_them(
     requests = _fields(page)
     row, column = _hover(page, 0.8015, 0.3) or (-1, -1)
     assert number_in(page.find(".readout .value").inner_text()) == row * 3600 + column
-    for key in "ad":  # there and back: within what came
+    begin = json.loads(page.state["centre"])
+    for key, sign in (("a", "!="), ("d", "==")):  # there and back, within what came; the link follows the map's rest
         page.find(".surface").press(key)
+        page.page.wait_for_function(
+            "([longitude, sign]) => { const centre = new URLSearchParams(location.hash.slice(1)).get('centre');"
+            " return (Math.abs(JSON.parse(centre)[0] - longitude) < 1e-3) === (sign === '=='); }",
+            arg=[begin[0], sign],
+        )
     other = open_page(server.url, page.page.url.removeprefix(f"{server.url}/"))
     other.page.wait_for_function("() => document.querySelector('.caption')?.textContent.includes('Every value')")
     assert _hover(other, 0.8015, 0.3) == _hover(page, 0.8015, 0.3)

@@ -125,6 +125,7 @@ def _parse_wgrib2_lines(lines: list[str], size: int) -> list[IndexLine]:
     if any(len(part) != 6 for part in parts):
         raise FormatError("a line of the GRIB index has too few fields")
     offsets = [_parse_integer(part[1]) for part in parts]
+    _check_numbers([part[0] for part in parts], offsets)
     ends = dict(zip(dict.fromkeys(offsets), [*list(dict.fromkeys(offsets))[1:], size], strict=True))
     found, before, number = [], -1, 0
     for (_, _, date, name, level, rest), offset in zip(parts, offsets, strict=True):
@@ -137,6 +138,20 @@ def _parse_wgrib2_lines(lines: list[str], size: int) -> list[IndexLine]:
             IndexLine(offset, ends[offset] - offset, number, parse_moment(digits[:8], digits[8:12]), words, None)
         )
     return found
+
+
+def _check_numbers(numbers: list[str], offsets: list[int]) -> None:
+    """Raise if messages are missing: wgrib2 numbers those of a file from 1 on, `2.1` and `2.2` are fields of one."""
+    before, at = 0, -1
+    for text, offset in zip(numbers, offsets, strict=True):
+        number = _parse_integer(text.partition(".")[0])
+        if number != before + (offset != at):
+            raise FormatError(
+                f"the GRIB index has message {number} after {before or 'its beginning'}: it does not list all messages "
+                "of its file",
+                hint="Make it anew (wgrib2 -s FILE), or scan the GRIB file itself; variables= opens some of them",
+            )
+        before, at = number, offset
 
 
 def parse_mars_lines(lines: list[str]) -> list[IndexLine]:

