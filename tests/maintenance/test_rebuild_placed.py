@@ -265,6 +265,7 @@ def test_expected_labels_beside_labels_of_names_of_an_earlier_version(
     target = str(tmp_path / "a.insitu")
     with monkeypatch.context() as earlier:
         earlier.setattr(Recipe, "needs_order", False)
+        earlier.setattr("insitu.combining.placed_files.PlacedFiles.of", lambda *_: None)
         insitu.open_mfdataset(files, concat_dim={"m": r"m(\d)_"}, expect="1D").insitu.save(target)
     more = [write_days(tmp_path, f"m{model}_6.nc", 6, 1) for model in (1, 2)]
     with pytest.raises(UnsupportedError, match="cannot be added where labels are expected"):

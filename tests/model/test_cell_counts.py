@@ -6,9 +6,11 @@ Modules: formats/zarr/keyed.py, model/derived_tables.py
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from insitu.formats.zarr.keyed import KeyedChunks
 from insitu.model import (
@@ -25,6 +27,7 @@ from insitu.model import (
     VirtualArray,
     byte_ranges,
     count_cells,
+    count_written,
     scatter,
 )
 from insitu.model.cell_counts import CellCounts, count_table
@@ -58,6 +61,23 @@ def test_counted_one_by_one(case: Case) -> None:
     assert set(used) == {source for source, _, _ in ranges}
     listed = [(used[s], o, n) for part in parts for s, o, n in zip(*(c.tolist() for c in part), strict=True)]
     assert Counter(listed) == Counter(ranges)
+
+
+@given(mosaics(3), st.randoms())
+def test_written_chunks_of_each_element(case: Case, random: Random) -> None:
+    array = case.array
+    dimensions = random.sample(range(array.ndim), random.randint(0, array.ndim))
+    expected = np.zeros([array.shape[dimension] for dimension in dimensions], int)
+    for tile, origin in zip(array.tiles, array.origins.tolist(), strict=True):
+        for cell in np.ndindex(*tile.chunks.shape):
+            if isinstance(tile.chunks[tuple(map(int, cell))], (Stored, Inline)):
+                own = [
+                    origin[dimension] + np.flatnonzero(axis.find(np.arange(axis.length)) == cell[number])
+                    for dimension in dimensions
+                    for number, axis in [(tile.dimensions[dimension], tile.axis_of(dimension))]
+                ]
+                expected[np.ix_(*own)] += 1
+    np.testing.assert_array_equal(count_written(array, dimensions), expected)
 
 
 def test_a_vast_grid_is_counted_at_once() -> None:

@@ -211,9 +211,10 @@ def count_written(array: VirtualArray, dimensions: Sequence[int]) -> npt.NDArray
         numbers = np.arange(int(np.prod(grid)))
         places = np.unravel_index(numbers, grid) if grid else ()
         source = np.asarray(tile.chunks.locate(list(places)).source)
-        written = np.zeros([tile.axis_of(dimension).count for dimension in dimensions], np.int64)
-        own = tuple(places[tile.dimensions[dimension]] for dimension in dimensions)
-        np.add.at(written, own, (source != ABSENT) & (source != UNWRITTEN))
+        is_written = np.broadcast_to((source != ABSENT) & (source != UNWRITTEN), numbers.shape).reshape(grid)
+        own = [tile.dimensions[dimension] for dimension in dimensions]
+        written = is_written.sum(axis=tuple(axis for axis in range(len(grid)) if axis not in own), dtype=np.int64)
+        written = written.transpose([sorted(own).index(axis) for axis in own])
         elements = [tile.axis_of(dimension) for dimension in dimensions]
         cells = [axis.find(np.arange(axis.length)) for axis in elements]
         box = tuple(

@@ -75,7 +75,8 @@ class StoredSources(SourceSequence):
         if not any(part.rows for part in self.parts):
             return False
         which = next(number for number, part in enumerate(self.parts) if part.rows)
-        return any(is_relative(url) for url in self._page(which, 0)["url"].to_pylist())
+        names = self._page(which, 0)["url"].to_pylist()
+        return any(is_relative(url) for url in names if not url.startswith("/") and "://" not in url)
 
     def may_be_native(self) -> bool:
         """Return whether some may be native chunks of any store: asked of the text of all names at once, which takes a
