@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -25,6 +26,11 @@ def _module(path: Path) -> str:
 MODULES = {_module(path): path for path in sorted((SOURCE / "insitu").rglob("*.py"))}
 
 
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _imports(path: Path) -> set[str]:
     """The modules of insitu that a module imports, also inside of functions, but not for types
     only.
@@ -43,7 +49,7 @@ def _imports(path: Path) -> set[str]:
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    visit(ast.parse(path.read_text(encoding="utf-8")))
+    visit(_tree(path))
     return found
 
 
@@ -95,7 +101,7 @@ def test_modules_import_no_lazy_name_at_the_top() -> None:
         (_module(path), alias.name)
         for path in MODULES.values()
         if path.name == "__init__.py" and "lazy_attributes(" in path.read_text(encoding="utf-8")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in _tree(path).body
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for imported in node.body
         if isinstance(imported, ast.ImportFrom)
@@ -105,7 +111,7 @@ def test_modules_import_no_lazy_name_at_the_top() -> None:
     found = [
         f"{module} imports {node.module}.{alias.name}"
         for module, path in MODULES.items()
-        for node in _statements_at_the_top(ast.parse(path.read_text(encoding="utf-8")))
+        for node in _statements_at_the_top(_tree(path))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if (node.module, alias.name) in lazy
@@ -165,7 +171,7 @@ def test_the_core_names_no_format() -> None:
         f"{path.relative_to(PACKAGE)} imports {name}"
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] != "formats"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_tree(path))
         for name in _imported(node)
         if name.split(".")[1:2] == ["formats"] and name.split(".")[2:3] and name.split(".")[2] in FORMATS
     ]
@@ -216,7 +222,7 @@ def test_no_function_is_a_bare_participle() -> None:
     }
     found = []
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
                 name = node.name.strip("_")
@@ -233,7 +239,7 @@ def test_no_function_that_is_imported_late_has_the_name_of_a_module() -> None:
         exported = next(
             (
                 ast.literal_eval(node.value)
-                for node in ast.parse(path.read_text(encoding="utf-8")).body
+                for node in _tree(path).body
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
             ),
             [],

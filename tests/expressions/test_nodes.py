@@ -46,6 +46,8 @@ from insitu.reading.value_cache import Owner, ValueCache
 from insitu.scanning.member import in_memory
 
 SHAPE = (6, 5, 4)
+SMALL = (3, 2, 4)
+"""Of random expressions, which are evaluated in boxes of one element, too."""
 Pair = tuple[Expression, np.ndarray[Any, Any]]
 
 
@@ -66,11 +68,11 @@ def leaf(number: int, context: ReadContext | None = None, shape: tuple[int, ...]
 def expressions(draw: Any, depth: int = 3) -> Pair:
     """An expression and its values."""
     if not depth or draw(st.integers(0, 4)) == 0:
-        expression, values = leaf(draw(st.integers(0, 3)))
+        expression, values = leaf(draw(st.integers(0, 3)), shape=SMALL)
         axis = draw(st.sampled_from([None, 0, 2]))
         if axis is not None:  # broadcast beside the others
             keys = tuple(slice(0, 1) if n == axis else slice(None) for n in range(3))
-            return SelectEach(SHAPE, keys).apply(expression), values[keys]
+            return SelectEach(SMALL, keys).apply(expression), values[keys]
         return expression, values
     one, values = draw(expressions(depth - 1))
     kind = draw(st.sampled_from(["add", "multiply", "where", "cast", "fill", "mask", "same", "array"]))

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "oracles")]
 
 from bounds import bounded, measure_seconds  # noqa: E402
-from isolation import findings_of, generate  # noqa: E402
+from isolation import findings_of, generate_once  # noqa: E402
 from mutation import LARGEST_SEED, believed, disagreement, mutated, tried  # noqa: E402
 
 FINDINGS = sorted((HERE / "findings").glob("*.h5"))
@@ -23,7 +23,7 @@ FINDINGS = sorted((HERE / "findings").glob("*.h5"))
 @pytest.fixture(scope="session")
 def small_files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, bytes]]:
     """The generated files of the tests that are small enough for a change to matter."""
-    made = generate(tmp_path_factory.mktemp("fuzz"))
+    made = generate_once(tmp_path_factory)
     return [(name, path.read_bytes()) for name, path in made.items() if path.stat().st_size <= LARGEST_SEED]
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -264,9 +264,8 @@ _WRITER = """
 import sys, warnings
 import insitu
 from insitu.errors import InsituError
-target, *rounds = sys.argv[1:]
 for line in sys.stdin:
-    path = line.strip()
+    target, path = line.rstrip("\\n").split("\\t")
     try:
         report = insitu.open_dataset(path).insitu.append(target, "time")
         print("done", report.steps, flush=True)
@@ -275,16 +274,28 @@ for line in sys.stdin:
 """
 
 
-def start_writers(target: Path, count: int) -> list[subprocess.Popen[str]]:
-    command = [sys.executable, "-W", "ignore", "-c", _WRITER, str(target)]
+Writers = list["subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def writers() -> Iterator[Writers]:
+    """Two processes that append what they are told to; what they import takes longer than twenty rounds."""
     pipe = subprocess.PIPE
-    return [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(count)]
+    command = [sys.executable, "-W", "ignore", "-c", _WRITER]
+    made = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
+    yield made
+    for writer in made:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        writer.stdin.close()
+        writer.stdout.close()
+        writer.wait(LONG)
 
 
-def ask(writers: list[subprocess.Popen[str]], paths: list[Path]) -> list[str]:
+def ask(writers: Writers, target: Path, paths: list[Path]) -> list[str]:
     for writer, path in zip(writers, paths, strict=True):
         assert writer.stdin is not None
-        writer.stdin.write(f"{path}\n")
+        writer.stdin.write(f"{target}\t{path}\n")
         writer.stdin.flush()
     answers = []
     for writer in writers:
@@ -296,33 +307,15 @@ def ask(writers: list[subprocess.Popen[str]], paths: list[Path]) -> list[str]:
     return answers
 
 
-@pytest.fixture
-def writers() -> Any:
-    made: list[subprocess.Popen[str]] = []
-
-    def begin(target: Path, count: int = 2) -> list[subprocess.Popen[str]]:
-        made.extend(start_writers(target, count))
-        return made
-
-    yield begin
-    for writer in made:
-        assert writer.stdin is not None
-        assert writer.stdout is not None
-        writer.stdin.close()
-        writer.stdout.close()
-        writer.wait(LONG)
-
-
-def test_two_processes_append_different_files(tmp_path: Path, target: Path, writers: Callable[..., Any]) -> None:
+def test_two_processes_append_different_files(tmp_path: Path, target: Path, writers: Writers) -> None:
     """Both may land, in order; or the one whose days would come too late is refused. Never out of
     order, never lost.
     """
     start(tmp_path, target)
-    both = writers(target)
     last = 4
     for round_ in range(20):
         paths = [make(tmp_path / f"{round_}-{n}.nc", last + 4 * n) for n in range(2)]
-        answers = ask(both, paths if round_ % 2 else paths[::-1])
+        answers = ask(writers, target, paths if round_ % 2 else paths[::-1])
         early, late = answers if round_ % 2 else answers[::-1]
         assert late == "done 4"
         assert early == "done 4" or "out of order" in early
@@ -333,11 +326,10 @@ def test_two_processes_append_different_files(tmp_path: Path, target: Path, writ
     assert found == sorted(set(found))
 
 
-def test_two_processes_append_the_same_file(tmp_path: Path, target: Path, writers: Callable[..., Any]) -> None:
+def test_two_processes_append_the_same_file(tmp_path: Path, target: Path, writers: Writers) -> None:
     start(tmp_path, target)
-    both = writers(target)
     for round_ in range(20):
         path = make(tmp_path / f"round-{round_}.nc", 4 + 4 * round_)
-        assert sorted(ask(both, [path, path])) == ["done 0", "done 4"]
+        assert sorted(ask(writers, target, [path, path])) == ["done 0", "done 4"]
     assert days_of(target) == list(range(84))
     assert check(target).ok

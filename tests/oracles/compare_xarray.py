@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import h5py
@@ -39,7 +40,8 @@ def compare(path: str, engine: str) -> list[Finding]:
         except Exception as error:
             return [Finding("", "crashed", f"scan: {type(error).__name__}: {error}")]
         strict = _made_by_netcdf(path)
-        return [_judged(finding, strict) for finding in _groups(path, engine, root, root, "")]
+        with _file_of_all_groups(path, engine) as file:
+            return [_judged(finding, strict) for finding in _groups(path, engine, file, root, root, "")]
 
 
 def _made_by_netcdf(path: str) -> bool:
@@ -50,17 +52,38 @@ def _made_by_netcdf(path: str) -> bool:
         return False
 
 
-def _groups(path: str, engine: str, root: Any, group: Any, prefix: str) -> Iterator[Finding]:
-    options: dict[str, Any] = {"phony_dims": "access"} if engine == "h5netcdf" else {}
+def _file_of_all_groups(path: str, engine: str) -> AbstractContextManager[netCDF4.Dataset | None]:
+    """Return the file as netCDF4 opens it, once: each time it reads the names of all groups, of which some files
+    have hundreds. None for the other engine, and where that fails: who opens a group then says why.
+    """
+    if engine == "netcdf4":
+        try:
+            return netCDF4.Dataset(path)
+        except Exception:
+            pass
+    return nullcontext()
+
+
+def _open_group(path: str, engine: str, file: Any, prefix: str) -> AbstractContextManager[xarray.Dataset]:
+    options: dict[str, Any] = {"decode_cf": False, "cache": False}
+    if file is not None:
+        store = xarray.backends.NetCDF4DataStore(file, f"/{prefix}", "r")
+        return nullcontext(xarray.open_dataset(store, **options))  # closed, it would close the file
+    if engine == "h5netcdf":
+        options["phony_dims"] = "access"
+    return xarray.open_dataset(path, group=f"/{prefix}", engine=engine, **options)
+
+
+def _groups(path: str, engine: str, file: Any, root: Any, group: Any, prefix: str) -> Iterator[Finding]:
     try:
-        oracle = xarray.open_dataset(path, group=f"/{prefix}", engine=engine, decode_cf=False, cache=False, **options)
+        opened = _open_group(path, engine, file, prefix)
     except Exception as error:  # any of many: it is the oracle that fails here, and it is reported
         yield Finding(prefix, "unchecked", f"{engine}: {type(error).__name__}: {error}")
     else:
-        with oracle:
+        with opened as oracle:
             yield from _variables(oracle, root, group, prefix, engine)
     for name, child in group.groups.items():
-        yield from _groups(path, engine, root, child, f"{prefix}{name}/")
+        yield from _groups(path, engine, file, root, child, f"{prefix}{name}/")
 
 
 def _variables(oracle: xarray.Dataset, root: Any, group: Any, prefix: str, engine: str) -> Iterator[Finding]:

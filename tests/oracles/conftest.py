@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "fixtures")]
 
 from finding import Finding  # noqa: E402
-from isolation import findings_of, generate  # noqa: E402
+from isolation import findings_of, generate_once  # noqa: E402
 
 Found = Callable[[str, Sequence[str]], Mapping[str, list[Finding]]]
 
@@ -37,7 +37,7 @@ def quiet() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every generated file, by name."""
-    return generate(tmp_path_factory.mktemp("generated"))
+    return generate_once(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

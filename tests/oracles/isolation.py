@@ -18,10 +18,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import wait  # unlike select, of any number of open files
 from pathlib import Path
+from typing import Any
 
 from finding import Finding
 
-__all__ = ["DIED", "environment", "findings_of", "generate"]
+__all__ = ["DIED", "environment", "findings_of", "generate", "generate_once"]
 
 DIED = "the process died"
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -56,6 +57,18 @@ def generate(folder: Path) -> dict[str, Path]:
         command = [sys.executable, str(FIXTURES / maker), str(folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment())
     return {path.stem: path for path in sorted(folder.iterdir())}
+
+
+def generate_once(factory: Any) -> dict[str, Path]:
+    """The same by a `tmp_path_factory`, once for all modules of tests and all their workers, which only read them."""
+    base = factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "generated-once"
+    if not shared.exists():
+        made = factory.mktemp("generated")
+        generate(made)
+        with suppress(OSError):  # another worker was quicker
+            made.rename(shared)
+    return {path.stem: path for path in sorted(shared.iterdir())}
 
 
 def _oracle_failed(findings: list[Finding]) -> bool:

@@ -41,9 +41,11 @@ SLOW = (
     "formats/grib/test_inventory.py::test_every_level_and_every_forecast",
     "formats/netcdf3/test_scan.py::test_flipped_bytes_do_no_harm",
     "formats/tiff/test_scan.py::test_flipped_bytes_do_no_harm", "fuzz/", "model/test_join_scale.py",
-    "oracles/test_damage.py::test_a_damaged_file", "oracles/test_generated.py", "oracles/test_strange.py",
-    "random_programs/",
+    "oracles/test_damage.py::test_a_damaged_file", "oracles/test_generated.py",
+    "oracles/test_grib.py::test_datasets_are_those_of_cfgrib", "oracles/test_strange.py", "random_programs/",
     "active/test_wire.py::test_tables_that_were_tampered_with", "references/test_crashes.py",
+    "server/explorer/test_page_files.py::test_the_bundle_is_what_the_pinned_versions_give",
+    "server/explorer/test_page_files.py::test_types_that_contradict_are_a_failure",
     "server/test_crowd.py", "sources/test_http.py::test_batches_within_batches_do_not_lock_up",
 )  # fmt: skip
 """Beginnings of the names of tests that take seconds, by the durations that `make test` prints."""

@@ -162,7 +162,7 @@ def test_memory_of_the_plan_is_estimated(monkeypatch: pytest.MonkeyPatch) -> Non
     import tracemalloc
 
     monkeypatch.setattr(
-        "insitu.reading.select_cells.group_tiles", lambda array, selection, numbers, much: ([], numbers)
+        "insitu.reading.many_tiles.group_tiles", lambda array, selection, numbers, least, much: ([], numbers)
     )
     array, _, _ = mosaic([7] * 400, [1] * 400)
     selection = Selection.of(..., array.shape)

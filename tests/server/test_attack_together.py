@@ -1,4 +1,4 @@
-"""All attacks at once, for ten seconds, against a server with two workers: others get their answers."""
+"""All attacks at once, for some seconds, against a server with two workers: others get their answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from server.attackers import Attackers, HealthyClients, MemoryWatch, stated_byte
 from server.serving import serving
 from waiting import wait_until
 
-SECONDS = 10.0
+SECONDS = 4.0
+"""At least: until each attack was tried, and each healthy client had ten answers."""
 OPTIONS = ("--workers", "2", "--memory", "0.5", "--max-chunk", "64", "--cache", "0.125")
 
 
-def test_ten_seconds_of_attacks(tmp_path: Path) -> None:
+def test_all_attacks_at_once(tmp_path: Path) -> None:
     """How fast answers are is measured by `bench/attack.py`."""
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -457,7 +457,7 @@ def test_little_memory_is_enough_or_refused(small: Server, root: Path, dataset: 
     before = small.peak_bytes()
     # Chunks that are long along different axes: a box of whole chunks would be all of it.
     long = [{"array": _cut(1000, 4)}, {"array": _cut(4, 1000)}]
-    tree = [op("multiply", 0, 1), *(op("add", n + 2, 0) for n in range(60))]
+    tree = [op("multiply", 0, 1), *(op("add", n + 2, 0) for n in range(20))]  # 720 MB, if all were held
     for reduce_job in (
         job(root, *tree, arrays=long),
         job(root, *tree, arrays=long, methods=["median"], axes=[0]),
@@ -485,7 +485,7 @@ def _cut(rows: int, columns: int) -> dict[str, Any]:
 
 def test_time_is_bounded(root: Path, tmp_path: Path) -> None:
     slow = [op("logaddexp", n, n) for n in range(20)]
-    with serving([root], tmp_path / "log", "--timeout", "6") as server:
-        answer = reduce(server, job(root, *slow, arrays=[unwritten((20_000, 20_000))]))
+    with serving([root], tmp_path / "log", "--timeout", "2") as server:
+        answer = reduce(server, job(root, *slow, arrays=[unwritten((20_000, 6_000))]))
         assert answer.status == 503, answer.body[:300]
         wait_until(lambda: not server.metrics()["insitu_running"], "the work goes on")

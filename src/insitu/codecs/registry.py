@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from insitu.codecs.buffer_spec import BufferSpec, DecodeStep, StepFactory
 from insitu.codecs.configuration import reading_configuration
-from insitu.codecs.external_codecs import find_external_step
 from insitu.codecs.outside_values import OutsideValues
 from insitu.errors import CodecError, UnknownCodecError
 from insitu.forking import import_before_fork
@@ -198,6 +197,8 @@ def make_step(codec: Codec, form: BufferSpec) -> DecodeStep:
             module, _, function = place.partition(":")
             make: StepFactory = getattr(import_before_fork(f"insitu.{module}"), function)
             return make(codec.configuration, form)
+        from insitu.codecs.external_codecs import find_external_step  # of packages, which most archives need none of
+
         found = find_external_step(name, codec.configuration, form)
     except CodecError as error:
         error.with_context(codec=codec.name)

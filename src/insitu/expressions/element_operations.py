@@ -20,6 +20,7 @@ from insitu.expressions.nodes import (
     Expression,
     Operation,
     WindowsOf,
+    is_stored,
     iterate_nodes,
     make_operation,
     without_moves,
@@ -85,7 +86,7 @@ def combine(function: str, *inputs: Any, errors: Errors | None = None) -> Expres
     dtype = result_type(function, types)
     if dtype.kind not in KINDS:
         return None
-    shape = np.broadcast_shapes(*(given.shape for given in arrays))
+    shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*(given.shape for given in arrays))
     nodes = [Constant(_without_repetition(given)) if isinstance(given, np.ndarray) else given for given in inputs]
     operands = [add_dimensions(given, len(shape)) if isinstance(given, Expression) else given for given in nodes]
     made = make_operation(function, operands, dtype, current_errors() if errors is None else errors)
@@ -117,8 +118,8 @@ def _without_repetition(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def count_operations(inputs: Any) -> int:
     """Return how many operations some expressions have together; one that is used several times counts once."""
-    roots = (given for given in inputs if isinstance(given, Expression))
-    return sum(isinstance(node, (Operation, WindowsOf)) for node in iterate_nodes(roots))
+    roots = [given for given in inputs if isinstance(given, Expression) and not is_stored(given)]
+    return sum(isinstance(node, (Operation, WindowsOf)) for node in iterate_nodes(roots)) if roots else 0
 
 
 def cast(expression: Expression, dtype: np.dtype[Any], errors: Errors = (), order: str = "K") -> Expression:

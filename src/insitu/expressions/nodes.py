@@ -232,7 +232,7 @@ def make_operation(
     arrays = [operand for operand in given if isinstance(operand, Expression)]
     if shape is None:
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*(array.shape for array in arrays))
-    main = max(arrays, key=lambda array: (not isinstance(array, Constant), array.size))
+    main = arrays[0] if len(arrays) == 1 else max(arrays, key=lambda one: (not isinstance(one, Constant), one.size))
     return Operation(function, tuple(given), shape, dtype, main.context, errors)
 
 

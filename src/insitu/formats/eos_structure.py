@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["EosStructure"]
+__all__ = ["EOS_INFORMATION", "EosStructure"]
+
+EOS_INFORMATION = "HDFEOS INFORMATION"
+"""The HDF5 group with the text that names the dimensions."""
 
 
 @dataclass(frozen=True, slots=True)

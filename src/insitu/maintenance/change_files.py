@@ -17,7 +17,7 @@ from insitu.combining.recipe import Recipe
 from insitu.errors import CombineError, NotFoundError, StaleSourceError, UnsupportedError
 from insitu.maintenance.carry_pinned import open_for_update
 from insitu.maintenance.conflicts import ATTEMPTS, COMBINE_ANEW, lost_race_error, read_saved_member
-from insitu.maintenance.rebuild import combine_again, is_alike, rebuild
+from insitu.maintenance.rebuild import combine_again, is_representative, rebuild
 from insitu.model import VirtualArray, VirtualGroup
 from insitu.model.group import nest_groups
 from insitu.scanning.member import Member
@@ -187,7 +187,7 @@ def _join_to_saved(
     job = Job(opened.scan, opened.decode)
     first = min(stay, key=lambda url: layout.spans[url][dim])
     scanned = {url: combine_again([url], recipe, job)[0] for url in ([first, *new] if has_recipe else new)}
-    if has_recipe and not is_alike(saved, scanned[first], [dim], recipe.rules(load)):
+    if has_recipe and not is_representative(saved, scanned[first], [dim], recipe.rules(load)):
         return None
     starts = {url: layout.spans[url][dim][0] for url in files if url in layout.spans}
     at = saved.sizes.get(dim, 1)

@@ -24,7 +24,7 @@ from insitu.scanning.scan_member import Job
 if TYPE_CHECKING:
     from insitu.combining.combine_rules import CombineRules
 
-__all__ = ["combine_again", "is_alike", "join_in_order", "rebuild", "with_same_dims"]
+__all__ = ["combine_again", "is_representative", "join_in_order", "rebuild", "with_same_dims"]
 
 
 def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> tuple[Member, Recipe]:
@@ -39,7 +39,7 @@ def combine_again(urls: Sequence[str], recipe: Recipe, job: Job) -> tuple[Member
     return combined.member, recipe if combined.placed is None else combined.placed
 
 
-def is_alike(saved: Member, first: Member, dims: Collection[str], rules: CombineRules) -> bool:
+def is_representative(saved: Member, first: Member, dims: Collection[str], rules: CombineRules) -> bool:
     """Return whether all that an archive has of other files is what it would have if it were made of any part of
     them and this one: no variable, type or length, and no dimension of a variable, follows from a single one.
 

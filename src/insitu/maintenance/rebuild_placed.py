@@ -27,7 +27,7 @@ from insitu.combining.merge import merge
 from insitu.combining.placed_files import FileGroup, PlacedFiles, changed_types
 from insitu.combining.recipe import Recipe
 from insitu.errors import UnsupportedError
-from insitu.maintenance.rebuild import is_alike, with_same_dims
+from insitu.maintenance.rebuild import is_representative, with_same_dims
 from insitu.model import VirtualArray
 from insitu.model.gaps import with_dtype
 from insitu.scanning.member import Load, Member
@@ -298,7 +298,7 @@ class _Rows:
         whole = _restore_types(_of_group(saved, recipe, names), recipe, names)
         is_first_unchanged = self.saved[first] >= 0  # of a file that is new nothing is known of what was
         can_compare = is_first_unchanged and not rules.merges_attributes and len(giving) > 1
-        if can_compare and is_alike(whole, found[self.scanned[first]], boxes.dims, rules):
+        if can_compare and is_representative(whole, found[self.scanned[first]], boxes.dims, rules):
             return set()
         return giving
 

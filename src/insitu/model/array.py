@@ -54,6 +54,7 @@ class VirtualArray:
     stores the variable.
     """
     _upper_corners: npt.NDArray[np.int64] | None = field(default=None, init=False, repr=False)
+    _only_chunk: tuple[Tile | None] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.dims) != len(self.shape):
@@ -194,6 +195,22 @@ class VirtualArray:
             object.__setattr__(self, "_upper_corners", corners)
             return corners
         return self._upper_corners
+
+    def find_only_chunk(self) -> Tile | None:
+        """Return the tile of an array that is one written chunk or a box of one; None if it is anything else."""
+        if self._only_chunk is None:  # cached: every reduction of values that were kept asks for it
+            object.__setattr__(self, "_only_chunk", (self._look_for_only_chunk(),))
+        assert self._only_chunk is not None
+        return self._only_chunk[0]
+
+    def _look_for_only_chunk(self) -> Tile | None:
+        if len(self.tiles) != 1:
+            return None
+        tile = self.tiles[0]
+        if not isinstance(tile.chunks, Columns) or tile.dimensions != tuple(range(len(tile.axes))):
+            return None
+        is_one = tile.shape == self.shape and all(axis.count == 1 and axis.is_contiguous for axis in tile.axes)
+        return tile if is_one and tile.chunks.source.item(0) >= 0 else None
 
     def __getitem__(self, key: Any) -> VirtualArray:
         """Select by integers and slices, or orthogonally by index arrays. Reads nothing."""

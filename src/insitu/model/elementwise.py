@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,13 @@ def result_type(name: str, types: Sequence[Any]) -> np.dtype[Any]:
     TypeError
         If NumPy does not do this to such types.
     """
+    if all(isinstance(given, np.dtype) and given.metadata is None for given in types):
+        return _type_of_arrays(name, *types)
     examples = [np.empty((0,), given) if isinstance(given, np.dtype) else given for given in types]
     result: np.dtype[Any] = np.asarray(OPERATIONS[name](*examples)).dtype
     return result
+
+
+@lru_cache
+def _type_of_arrays(name: str, *types: np.dtype[Any]) -> np.dtype[Any]:
+    return np.asarray(OPERATIONS[name](*[np.empty((0,), given) for given in types])).dtype

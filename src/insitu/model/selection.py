@@ -189,6 +189,8 @@ def normalise_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ..
     """
     if axes is None:
         return tuple(range(ndim))
+    if type(axes) is tuple and len(axes) == 1 and type(axes[0]) is int and 0 <= axes[0] < ndim:  # as nearly always
+        return axes
     given = [operator.index(axis) for axis in (axes if np.iterable(axes) else (axes,))]
     for axis in given:
         if not -ndim <= axis < ndim:

@@ -39,10 +39,7 @@ from insitu.model.derived_tables import InterleavedSources
 from insitu.model.join import fuse, merge_pools
 from insitu.model.tile import SPLIT_BYTES
 
-__all__ = ["MIN_GROUP_SIZE", "ListedTiles", "TileGroup", "fuse_group", "group_tiles", "list_tiles"]
-
-MIN_GROUP_SIZE = 8
-"""Smallest number of tiles that are grouped: for fewer, grouping costs more than it saves."""
+__all__ = ["ListedTiles", "TileGroup", "fuse_group", "group_tiles", "list_tiles"]
 
 MAX_CELLS = 256
 """Tiles of which more cells are touched are planned one by one: a product of axes takes less memory."""
@@ -52,7 +49,7 @@ TileGroup = tuple[int, list[int]]
 
 
 def group_tiles(
-    array: VirtualArray, selection: Selection, numbers: Sequence[int], much: bool
+    array: VirtualArray, selection: Selection, numbers: Sequence[int], least: int, much: bool
 ) -> tuple[list[TileGroup], list[int]]:
     """Return groups of tiles that are cut in the same way, and the tiles that belong to no group.
 
@@ -62,6 +59,8 @@ def group_tiles(
         The array, and what to read of it.
     numbers
         Numbers of the touched tiles.
+    least
+        Smallest number of tiles that are grouped.
     much
         Whether the selection is so large that large uncompressed cells are split; tiles of such
         cells are not grouped.
@@ -86,7 +85,7 @@ def group_tiles(
         found.setdefault((*corner, tile.layout, _has_stored_axis(tile.axes[joined]), *axes), []).append(number)
     chosen = []
     for members in found.values():
-        if len(members) < MIN_GROUP_SIZE:
+        if len(members) < least:
             rest += members
         else:
             chosen.append((along, members))

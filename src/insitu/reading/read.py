@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,13 @@ from insitu.model import Selection, VirtualArray
 from insitu.reading.cache import ChunkCache, PartialChunkCache
 from insitu.reading.execute import execute, execute_all, execute_few
 from insitu.reading.plan import plan_few, plan_read
-from insitu.reading.prefetch import get_prefetcher
 from insitu.reading.read_context import ReadContext
 from insitu.reading.read_statistics import ReadStatistics, format_summary, log
 from insitu.reading.small_arrays import read_small_arrays
 from insitu.reading.source_pool import SourcePool
+
+if TYPE_CHECKING:
+    from insitu.reading.prefetch import Prefetcher
 
 __all__ = ["allocate_output", "read_array", "read_arrays"]
 
@@ -58,7 +60,7 @@ def read_array(
     done = ReadStatistics()
     chosen = Selection.of(selection, array.shape)
     values = _make_output(array, chosen, out, name)
-    prefetcher = get_prefetcher(cache) if cache is not None and cache.ahead else None
+    prefetcher = _find_prefetcher(cache)
     if prefetcher is not None:
         prefetcher.wait_for_pending([(array, chosen)])
     if values.size:
@@ -77,6 +79,15 @@ def read_array(
         tally.add(*counts, done.fetch_seconds, done.decode_seconds)
         tally.add_seconds(done.plan_seconds, done.total_seconds)
     return values
+
+
+def _find_prefetcher(cache: ChunkCache | PartialChunkCache | None) -> Prefetcher | None:
+    """Return what reads ahead into a cache; None if nothing does."""
+    if cache is None or not cache.ahead:
+        return None
+    from insitu.reading.prefetch import get_prefetcher
+
+    return get_prefetcher(cache)
 
 
 def read_arrays(
@@ -102,7 +113,7 @@ def read_arrays(
     sources
         Open sources; None: they are opened here with `storage_options`, and closed at the end.
     """
-    prefetcher = get_prefetcher(cache) if cache is not None and cache.ahead else None
+    prefetcher = _find_prefetcher(cache)
     steps: list[tuple[VirtualArray, Selection]] = []
     if prefetcher is not None:
         steps = [(array, Selection.of(part, array.shape)) for array, part in requests]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ import numpy.typing as npt
 from insitu.model import Axis, ChunkLocations, Encoding, Packings, Selection, Source, Stride, Tile, VirtualArray
 from insitu.model.axis import AxisCut, Indices, clip_stride
 from insitu.model.tile import SPLIT_BYTES
-from insitu.reading.many_tiles import MIN_GROUP_SIZE, ListedTiles, TileGroup, fuse_group, group_tiles, list_tiles
+
+if TYPE_CHECKING:
+    from insitu.reading.many_tiles import ListedTiles, TileGroup
 
 __all__ = [
     "AxisSelection",
@@ -30,6 +32,8 @@ __all__ = [
     "select_on_axis",
 ]
 
+MIN_GROUP_SIZE = 8
+"""Smallest number of tiles that are grouped: for fewer, grouping costs more than it saves."""
 Picker = slice | npt.NDArray[np.int64]
 """What to take along one axis: a slice or an index array."""
 
@@ -232,12 +236,14 @@ def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSele
     wanted = math.prod(selection.result_shape) * array.dtype.itemsize
     numbers = array.touched_tiles(selection.selectors).tolist()
     if len(numbers) >= MIN_GROUP_SIZE:
-        groups, numbers = group_tiles(array, selection, numbers, wanted > 2 * SPLIT_BYTES)
+        from insitu.reading.many_tiles import group_tiles, list_tiles
+
+        groups, numbers = group_tiles(array, selection, numbers, MIN_GROUP_SIZE, wanted > 2 * SPLIT_BYTES)
         for group in groups:
             yield from _select_in_group(array, selection, group)
-    if len(numbers) >= MIN_GROUP_SIZE:
-        listed, numbers = list_tiles(array, selection, numbers)
-        yield from map(ListedSelection.of, listed)
+        if len(numbers) >= MIN_GROUP_SIZE:
+            listed, numbers = list_tiles(array, selection, numbers)
+            yield from map(ListedSelection.of, listed)
     for number in numbers:
         tile = array.tiles[number]
         if wanted > 2 * SPLIT_BYTES:  # a small part is cut out of a large uncompressed cell anyway
@@ -257,6 +263,8 @@ def select_cells(array: VirtualArray, selection: Selection) -> Iterator[TileSele
 
 def _select_in_group(array: VirtualArray, selection: Selection, group: TileGroup) -> Iterator[TileSelection]:
     """Yield what a selection takes of a group of tiles, as if they were one tile."""
+    from insitu.reading.many_tiles import fuse_group
+
     along, members = group
     selector = selection.selectors[along]
     assert not isinstance(selector, np.ndarray)

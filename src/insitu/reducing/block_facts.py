@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 """Types that the C kernel sums, four times as fast as NumPy in float64."""
 
 
+@lru_cache
 def accumulator_dtype(dtype: np.dtype[Any], integers: bool = False) -> np.dtype[Any]:
     """Return the type in which values are summed: at least as wide as that of NumPy.
 
@@ -44,6 +46,10 @@ def reduced_shape(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     return tuple([1 if axis in axes else length for axis, length in enumerate(shape)])
 
 
+_BITS = {size: np.dtype(f"u{size}") for size in (2, 4, 8)}
+"""Integers of as many bytes as floats have."""
+
+
 def find_missing(values: Array) -> Array | None:
     """Return a mask of the missing values (NaN, NaT); None if there are none."""
     if values.dtype.kind in "fc":
@@ -52,17 +58,18 @@ def find_missing(values: Array) -> Array | None:
         mask = np.isnat(values)
     else:
         return None
-    return mask if mask.any() else None
+    return mask if np.count_nonzero(mask) else None
 
 
 def replace_masked(values: Array, mask: Array, value: Any) -> Array:
     """Return the values with another value where the mask is set."""
-    scalar = np.asarray(value).astype(values.dtype)[()]  # NumPy deprecates durations without a unit
-    if values.dtype.kind != "f" or values.dtype.itemsize not in (2, 4, 8):
+    bits = _BITS.get(values.dtype.itemsize) if values.dtype.kind == "f" else None
+    if bits is None or value:
+        scalar = np.asarray(value).astype(values.dtype)[()]  # NumPy deprecates durations without a unit
+    if bits is None:
         return np.where(mask, scalar, values)
     # On the bits, without a branch: for scattered missing values np.where takes eight times as
     # long.
-    bits = np.dtype(f"u{values.dtype.itemsize}")
     filled = np.multiply(values.view(bits), ~mask)
     if value:
         np.add(filled, np.multiply(mask, scalar.view(bits), dtype=bits), out=filled)

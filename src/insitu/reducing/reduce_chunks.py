@@ -432,16 +432,13 @@ def reduce_one_chunk(
     """Return the partial of an array that is one small chunk or a box of one, given its values, without a plan: as
     `measure_many` does, which other chunks of that size get to. None if it is anything else.
     """
-    if len(array.tiles) != 1 or 0 in values.shape or values.dtype.kind not in "biufc":
+    tile = array.find_only_chunk()
+    if tile is None or 0 in values.shape or values.dtype.kind not in "biufc":
         return None
-    tile = array.tiles[0]
-    table, packed = tile.chunks, not tile.packings.identity
-    if not isinstance(table, Columns) or tile.dimensions != tuple(range(len(tile.axes))) or tile.shape != array.shape:
-        return None
-    if not all(axis.count == 1 and axis.is_contiguous for axis in tile.axes) or table.source.item(0) < 0:
-        return None
-    is_raw = tile.encodings[0].raw or bool(table.filter_mask.any())
-    many = math.prod(axis.longest_chunk for axis in tile.axes) if is_raw else values.size
+    assert isinstance(tile.chunks, Columns)
+    packed = not tile.packings.identity
+    is_raw = tile.encodings[0].raw or bool(tile.chunks.filter_mask.item(0))
+    many = math.prod([axis.longest_chunk for axis in tile.axes]) if is_raw else values.size
     stored = many * max(tile.encodings[0].dtype.itemsize, reduction.dtype.itemsize)
     # Larger ones are measured by the kernel, read into their place, or cut into slices.
     if stored >= min(DIRECT_READ_BYTES, STEP_BYTES, BLOCK_BYTES // 2, FUSED_BYTES if packed else DIRECT_READ_BYTES):

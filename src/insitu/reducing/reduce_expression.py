@@ -139,7 +139,7 @@ def open_values(
     """Give the values of an expression for reducing them, within a `with` block."""
     memory = memory or reduction_memory()
     engine = None if known is not None else _engine_of(expression)
-    if not is_stored(expression):
+    if known is not None or not is_stored(expression):
         yield ExpressionValues(expression, memory, engine, known)
         return
     # Without the cache, because a reduction needs every chunk once.

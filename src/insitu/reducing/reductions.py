@@ -64,7 +64,9 @@ class Reduction:
     """Names of the fields of a partial, for all of the statistics."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", np.dtype(self.dtype).newbyteorder("="))
+        dtype = np.dtype(self.dtype)
+        # The same object if it can stay: a new one has no hash yet, and NumPy compares it field by field.
+        object.__setattr__(self, "dtype", dtype if dtype.isnative else dtype.newbyteorder("="))
         for method in self.methods:
             statistic = STATISTICS[method]
             if not STATISTICS.can_stream(method, self.dtype):

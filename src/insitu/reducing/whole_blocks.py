@@ -130,6 +130,10 @@ def _without_warnings(function: Function) -> Function:
 def _split_into_boxes(values: ExpressionValues, axes: tuple[int, ...], method: str) -> Iterator[Box]:
     """Split the values into boxes that are whole along the reduced axes."""
     shape, most = values.shape, BLOCK_BYTES if values.memory.block is None else values.memory.block
+    # Of nothing, too, there is one box: the statistic says what its result is, or that there is none.
+    if math.prod(shape) * values.dtype.itemsize <= most:
+        yield tuple([slice(0, length) for length in shape])
+        return
     kept_axes = [axis for axis in range(values.ndim) if axis not in axes]
     column = math.prod(shape[axis] for axis in axes) * values.dtype.itemsize
     if column > most and not kept_axes:
@@ -146,8 +150,7 @@ def _split_into_boxes(values: ExpressionValues, axes: tuple[int, ...], method: s
             "dimensions. Load the data first, or rechunk it",
             stacklevel=2,
         )
-    # Of nothing, too, there is one box: the statistic says what its result is, or that there is none.
-    yield from [tuple([slice(0, length) for length in shape])] if 0 in shape else cut_blocks(shape, kept_axes, sizes)
+    yield from cut_blocks(shape, kept_axes, sizes)
 
 
 def cut_blocks(shape: Sequence[int], kept_axes: Sequence[int], sizes: Sequence[int]) -> Iterator[Box]:

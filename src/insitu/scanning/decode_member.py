@@ -21,7 +21,6 @@ from insitu.model import Packing, PackingKind, Tile, VirtualArray, VirtualGroup
 from insitu.model.gaps import fill_gaps_with_unwritten
 from insitu.open_options import DecodeOptions
 from insitu.reading.small_arrays import ChunkBytes, fetch_small, values_from_chunks
-from insitu.scanning.band_packing import decode_by_bands, has_band_packing, mask_pixels
 from insitu.scanning.conventions import (
     attributes_with_bounds_units,
     find_character_dims,
@@ -221,6 +220,8 @@ def _decode(file: _ScannedVariable, join: bool, cache: DecodingCache, alone: boo
     given = array if attributes is array.attributes else replace(array, attributes=attributes)
     options = {"name": name, "encoding": encoding, **file.decoding.of_variable(name)}
     if file.format == "tiff" and options["mask_and_scale"]:
+        from insitu.scanning.band_packing import decode_by_bands, has_band_packing, mask_pixels
+
         masked = mask_pixels(given)
         by_bands = has_band_packing(array, attributes)
         if by_bands or masked is not given:

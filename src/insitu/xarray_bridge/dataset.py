@@ -12,7 +12,6 @@ import numpy as np
 import xarray
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.expressions.formula_text import formula
 from insitu.formats import InsituWarning
 from insitu.lazy_array.duck_array import LazyArray
 from insitu.model import VirtualArray
@@ -155,6 +154,8 @@ def _data_of_variable(name: str, variable: xarray.Variable, is_coordinate: bool,
     if lazy.is_stored:
         return lazy.array
     if limit is None:
+        from insitu.expressions.formula_text import formula
+
         raise UnsupportedError(
             f"variable {name!r} is computed, as {formula(lazy.node)}: references hold stored values only",
             hint=f"Store its values with to_zarr() or to_netcdf(), which stream them, and save the others: "

@@ -20,10 +20,9 @@ from h5py import h5p, h5s, h5t
 from numcodecs.jenkins import jenkins_lookup3
 
 from described_scan import describe_scan, difference_of_parsers, without_compiled_parser
-from insitu.formats.hdf5.datasets import objects as objects_module
 from insitu.formats.hdf5.datasets.object_at_path import read_file_header
 from insitu.formats.hdf5.datasets.objects import Dataset, ObjectTable, read_objects
-from insitu.formats.hdf5.structures import compiled_metadata
+from insitu.formats.hdf5.structures import compiled_metadata, object_header
 from insitu.formats.hdf5.structures.btree_v1 import _first_elements
 from insitu.formats.hdf5.structures.compiled_metadata import _OTHER, DATASET, GROUP, NAMED_TYPE, NOT_PLAIN
 from insitu.formats.hdf5.structures.file import FileContext
@@ -210,7 +209,7 @@ def test_ordinary_files_are_left_to_no_other(kind: str, tmp_path: Path, monkeypa
         raise AssertionError("an object was left to the Python parser")
 
     monkeypatch.setattr(metadata, "read_objects", counted)
-    monkeypatch.setattr(objects_module, "read_object_header", refused)
+    monkeypatch.setattr(object_header, "read_object_header", refused)
     describe_scan(data)
     (found,) = calls
     assert NOT_PLAIN not in {one[0] for one in found}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from insitu.errors import FormatError, GroupError, InsituError, UnsupportedError, VariableError
-from insitu.formats.hdf5.conventions.eos5 import INFORMATION, StructMetadata, apply_dimension_names, read_structure
+from insitu.formats.eos_structure import EOS_INFORMATION
 from insitu.formats.hdf5.conventions.netcdf4 import GroupNode, NetcdfVariable, assign_dimensions
 from insitu.formats.hdf5.datasets.object_at_path import ExternalTarget, external_target, read_file_header
 from insitu.formats.hdf5.datasets.object_tree import Branch, ObjectPaths, build_tree
@@ -64,7 +64,10 @@ def _scan(
     graft = partial(_scan, siblings)
     built = builder.build(contents.top, contents.nodes, (*chain, (window.url, contents.top.group.address)), graft)
     path = tuple(part for part in place.group.split("/") if part not in ("", "."))
-    if any(link.name == INFORMATION for link in contents.top.group.links) if not path else path[0] == "HDFEOS":
+    is_eos = path[0] == "HDFEOS" if path else any(link.name == EOS_INFORMATION for link in contents.top.group.links)
+    if is_eos:
+        from insitu.formats.hdf5.conventions.eos5 import StructMetadata, apply_dimension_names, read_structure
+
         text = read_structure(siblings, window)
         built = apply_dimension_names(built, StructMetadata.of(text), path) if text else built
     return built

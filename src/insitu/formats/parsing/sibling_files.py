@@ -21,7 +21,6 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from insitu.errors import AccessError, FormatError, NotFoundError
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.sources import open_source
-from insitu.sources.listing import local_path
 from insitu.sources.protocol import ByteSource
 from insitu.sources.threads import gather
 
@@ -119,6 +118,8 @@ def sibling_urls(url: str, name: str) -> list[str]:
     """
     if not name or "\0" in name or "://" in name or "::" in name:
         return []
+    from insitu.sources.listing import local_path  # not at the top: most files have no siblings
+
     folder = local_path(url)
     if folder is None:
         parts = urlsplit(url)

@@ -13,7 +13,7 @@ import dataclasses
 import re
 from typing import Any
 
-from insitu.formats.eos_structure import EosStructure
+from insitu.formats.eos_structure import EOS_INFORMATION, EosStructure
 from insitu.formats.hdf5.datasets.object_at_path import open_object
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.layout import CompactLayout, ContiguousLayout
@@ -22,7 +22,6 @@ from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.model import GroupDetails, VirtualArray, VirtualGroup
 
 __all__ = [
-    "INFORMATION",
     "StructMetadata",
     "apply_dimension_names",
     "parse_field_dims",
@@ -31,7 +30,6 @@ __all__ = [
     "read_structure",
 ]
 
-INFORMATION = "HDFEOS INFORMATION"
 FOLDER = "HDFEOS"
 PARTS_LIMIT = 64
 TEXT_LIMIT = 1 << 24
@@ -67,7 +65,7 @@ def read_structure(siblings: SiblingFiles, window: ReadCache) -> str:
     """Return the text of `StructMetadata` of a file; empty if there is none."""
     parts: list[bytes] = []
     for number in range(PARTS_LIMIT):
-        found = open_object(siblings, window, f"{INFORMATION}/StructMetadata.{number}")
+        found = open_object(siblings, window, f"{EOS_INFORMATION}/StructMetadata.{number}")
         if found is None or not isinstance(found[1], Dataset) or found[1].problem is not None:
             break
         opened, dataset = found[0], found[1]

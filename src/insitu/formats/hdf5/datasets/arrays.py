@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
-from insitu.formats.hdf5.codecs.records import decode_records
 from insitu.formats.hdf5.datasets.objects import Dataset
 from insitu.formats.hdf5.structures.attribute_values import end_record_texts
 from insitu.formats.hdf5.structures.chunk_rows import is_ascending
@@ -239,8 +237,12 @@ def _plain_encoding(datatype: Datatype, filters: tuple[Filter, ...], fill: bytes
         size = datatype.size // math.prod(datatype.shape)
         fill = fill[:size]  # an array datatype: one fill value has all its elements, and they are alike
         if datatype.number is not None:
+            from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
+
             fill = convert_numbers(fill, dict(datatype.number), datatype.dtype).tobytes()
         elif datatype.members:
+            from insitu.formats.hdf5.codecs.records import decode_records
+
             fill = decode_records(fill, {"type": describe_type(datatype)}).tobytes()
         elif datatype.texts:
             fill = end_record_texts(fill, datatype)

@@ -9,20 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from insitu.formats.hdf5.structures.btree_v1 import read_chunk_tree
-from insitu.formats.hdf5.structures.btree_v2 import read_tree
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.dataspace import Dataspace
-from insitu.formats.hdf5.structures.extensible_array import read_extensible_array
 from insitu.formats.hdf5.structures.file import FileContext
-from insitu.formats.hdf5.structures.fixed_array import Elements, read_fixed_array
 from insitu.formats.hdf5.structures.layout import ChunkedLayout
 from insitu.formats.parsing.scheduler import Walk
+
+if TYPE_CHECKING:
+    from insitu.formats.hdf5.structures.fixed_array import Elements
 
 __all__ = ["chunk_grid", "read_chunks"]
 
@@ -56,7 +55,11 @@ def read_chunks(file: FileContext, layout: ChunkedLayout, space: Dataspace, filt
     address = layout.address
     if address is None or 0 in space.shape:
         return rows
+    # A file has one or two of these indexes, and the compiled parser reads most of them: their readers are imported
+    # where they are needed.
     if layout.index == "btree_v1":
+        from insitu.formats.hdf5.structures.btree_v1 import read_chunk_tree
+
         yield from read_chunk_tree(file, address, layout.chunk, rows)
     elif layout.index == "single":
         _add_single(file, layout, rows, address)
@@ -65,6 +68,8 @@ def read_chunks(file: FileContext, layout: ChunkedLayout, space: Dataspace, filt
     elif layout.index == "btree_v2":
         yield from _read_btree_v2(file, layout, rows, address)
     elif layout.index == "fixed_array":
+        from insitu.formats.hdf5.structures.fixed_array import read_fixed_array
+
         expected = math.prod(_largest_grid(layout, space))
         elements = yield from read_fixed_array(file, address, expected)
         _add_numbered(file, layout, space, rows, elements, None)
@@ -76,6 +81,8 @@ def read_chunks(file: FileContext, layout: ChunkedLayout, space: Dataspace, filt
                 address,
                 "chunk index",
             )
+        from insitu.formats.hdf5.structures.extensible_array import read_extensible_array
+
         elements = yield from read_extensible_array(file, address)
         _add_numbered(file, layout, space, rows, elements, unlimited[0])
     if layout.unfiltered_edges and filters:
@@ -117,6 +124,8 @@ def _add_implicit(file: FileContext, layout: ChunkedLayout, space: Dataspace, ro
 
 def _read_btree_v2(file: FileContext, layout: ChunkedLayout, rows: ChunkRows, address: int) -> Walk[None]:
     """Version 2 B-tree: record type 10 (address, place) or 11 (address, size, mask, place)."""
+    from insitu.formats.hdf5.structures.btree_v2 import read_tree
+
     width, rank = file.offset_size, len(layout.chunk)
 
     def decode(table: npt.NDArray[np.uint8], kind: int) -> None:

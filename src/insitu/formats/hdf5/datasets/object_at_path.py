@@ -12,7 +12,6 @@ from insitu.errors import FormatError, InsituError
 from insitu.formats.hdf5.datasets.objects import Dataset, Group, ObjectTable, read_objects
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.superblock import Superblock, check_whole_file, find_signature, read_superblock
-from insitu.formats.hdf5.structures.superblock_extension import read_extension
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.scheduler import Walk, run
 from insitu.formats.parsing.sibling_files import SiblingFiles
@@ -54,6 +53,8 @@ def read_file_header(file: FileContext) -> Walk[Superblock]:
     superblock: Superblock = yield from read_superblock(file)
     driver = superblock.driver
     if superblock.extension is not None:
+        from insitu.formats.hdf5.structures.superblock_extension import read_extension
+
         try:
             driver = yield from read_extension(file, superblock.extension)
         except FormatError:

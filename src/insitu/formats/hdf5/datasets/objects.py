@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from insitu.formats.hdf5.datasets.object_attributes import (
     attributes_of_text,
     read_attribute_values,
 )
-from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping, parse_mappings
 from insitu.formats.hdf5.structures.attribute_messages import HeapRecord, read_heap_values
 from insitu.formats.hdf5.structures.chunk_rows import ChunkRows
 from insitu.formats.hdf5.structures.compiled_metadata import (
@@ -46,7 +45,6 @@ from insitu.formats.hdf5.structures.layout import (
     parse_layout,
 )
 from insitu.formats.hdf5.structures.links import Link, read_links
-from insitu.formats.hdf5.structures.local_heap import read_local_heap, read_symbol_table
 from insitu.formats.hdf5.structures.message_cache import parse_once
 from insitu.formats.hdf5.structures.messages import (
     DATASPACE,
@@ -62,10 +60,11 @@ from insitu.formats.hdf5.structures.messages import (
     SYMBOL_TABLE,
     Message,
 )
-from insitu.formats.hdf5.structures.object_header import read_object_header
 from insitu.formats.hdf5.structures.pipeline import Filter, parse_filters
-from insitu.formats.hdf5.structures.shared_messages import resolve_shared
 from insitu.formats.parsing.scheduler import Parallel, Walk, to_format_error
+
+if TYPE_CHECKING:
+    from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping
 
 __all__ = ["Dataset", "Description", "Group", "ObjectTable", "read_chunk_index", "read_objects"]
 
@@ -271,6 +270,10 @@ def _parse_fill(parts: Mapping[int, bytes]) -> Fill:
 
 def _read_object(file: FileContext, address: int, objects: ObjectTable, indexed: bool, deep: bool) -> Walk[None]:
     """Read one object, and with `deep` what it links to."""
+    from insitu.formats.hdf5.structures.object_header import (
+        read_object_header,
+    )  # the compiled parser reads most objects
+
     try:
         messages = yield from read_object_header(file, address)
         kinds = {message.kind for message in messages}
@@ -302,6 +305,8 @@ def _read_group(file: FileContext, address: int, messages: list[Message]) -> Wal
 def _read_links(file: FileContext, messages: list[Message]) -> Walk[tuple[list[Link], bool]]:
     for message in messages:
         if message.kind == SYMBOL_TABLE:
+            from insitu.formats.hdf5.structures.local_heap import read_symbol_table
+
             links = yield from read_symbol_table(file, message.body)
             return links, False
     return (yield from read_links(file, messages))
@@ -314,6 +319,8 @@ def _read_dataset(file: FileContext, address: int, messages: list[Message], inde
         if message.kind in _DESCRIPTION:
             if message.shared:
                 committed |= message.kind == DATATYPE
+                from insitu.formats.hdf5.structures.shared_messages import resolve_shared
+
                 message = yield from resolve_shared(file, message)
             parts.setdefault(message.kind, message)
     if DATASPACE not in parts or DATATYPE not in parts:
@@ -371,6 +378,8 @@ def _read_description(file: FileContext, dataset: Dataset, parts: dict[int, Mess
 
 def _read_external_segments(file: FileContext, body: bytes) -> Walk[tuple[ExternalSegment, ...]]:
     """The segments of an external data files message (IV.A.2.h); the names lie in a local heap."""
+    from insitu.formats.hdf5.structures.local_heap import read_local_heap
+
     width, length = file.offset_size, file.length_size
     count = int.from_bytes(body[6:8], "little")
     at = 8 + width
@@ -396,6 +405,8 @@ def _read_mappings(file: FileContext, layout: VirtualLayout) -> Walk[tuple[Sourc
     if layout.address == file.undefined:
         return ()
     (data,) = yield from read_heap_values(file, [HeapRecord(1, layout.address, layout.index)])
+    from insitu.formats.hdf5.datasets.virtual_mapping import parse_mappings
+
     return parse_mappings(file, data, layout.address)
 
 

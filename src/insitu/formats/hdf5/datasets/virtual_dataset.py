@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.datasets.arrays import array_details, dataset_encoding, virtual_array
-from insitu.formats.hdf5.datasets.external_data import external_array
 from insitu.formats.hdf5.datasets.object_at_path import ParsedFile, open_object
 from insitu.formats.hdf5.datasets.objects import Dataset
-from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping
-from insitu.formats.hdf5.datasets.virtual_sources import PlacedArray, assemble, place_mapping
 from insitu.formats.hdf5.structures.file import FileContext
 from insitu.formats.hdf5.structures.layout import VirtualLayout
-from insitu.formats.hdf5.structures.stored_selection import AxisHyperslab, StoredSelection
 from insitu.formats.parsing.read_cache import ReadCache
 from insitu.formats.parsing.sibling_files import SiblingFiles
 from insitu.model import VirtualArray
+
+if TYPE_CHECKING:
+    from insitu.formats.hdf5.datasets.virtual_mapping import SourceMapping
+    from insitu.formats.hdf5.structures.stored_selection import AxisHyperslab, StoredSelection
 
 __all__ = ["dataset_array", "resolve_extent"]
 
@@ -68,6 +68,8 @@ def _iterate_sources(
     siblings: SiblingFiles, window: ReadCache, mapping: SourceMapping
 ) -> Iterator[tuple[StoredSelection, StoredSelection, VirtualArray | None]]:
     """What is mapped whereto, with ends where the sources end."""
+    from insitu.formats.hdf5.structures.stored_selection import AxisHyperslab
+
     target_selection, source_selection = mapping.target_selection, mapping.source_selection
     axis = target_selection.endless_axis
     if axis is None:
@@ -103,6 +105,8 @@ def _iterate_sources(
 
 
 def _replace_line(selection: StoredSelection, axis: int, line: AxisHyperslab) -> StoredSelection:
+    from insitu.formats.hdf5.structures.stored_selection import StoredSelection
+
     return StoredSelection("lines", (*selection.lines[:axis], line, *selection.lines[axis + 1 :]))
 
 
@@ -155,6 +159,8 @@ def dataset_array(
 ) -> VirtualArray:
     """Return the virtual array of any dataset; see `virtual_array`."""
     if dataset.segments and not dataset.space.null:
+        from insitu.formats.hdf5.datasets.external_data import external_array
+
         return external_array(siblings, window, file, dataset, shape, dims, attributes)
     if not isinstance(dataset.layout, VirtualLayout) or dataset.space.null:
         return virtual_array(file, window.describe(), dataset, shape, dims, attributes)
@@ -167,6 +173,8 @@ def dataset_array(
     extra = dataset.datatype.shape
     whole = (*shape, *extra)
     fill = encoding.fill_value()
+    from insitu.formats.hdf5.datasets.virtual_sources import PlacedArray, assemble, place_mapping
+
     pieces: list[PlacedArray] = []
     missing: list[str] = []
     siblings.prepare(window, [m.names(0)[0] for m in dataset.mappings if not m.is_numbered and m.file not in (".", "")])

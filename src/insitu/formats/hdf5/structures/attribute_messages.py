@@ -16,14 +16,11 @@ from typing import Any, NamedTuple
 from insitu.errors import FormatError, UnsupportedError
 from insitu.formats.hdf5.codecs.global_heap import COLLECTION_GUESS, HEADER_SIZE, collection_size, parse_collection
 from insitu.formats.hdf5.structures.attribute_values import NO_VALUE, plain_value
-from insitu.formats.hdf5.structures.btree_v2 import cached_records, read_records
 from insitu.formats.hdf5.structures.dataspace import Dataspace, parse_dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype, parse_datatype
 from insitu.formats.hdf5.structures.file import FileContext
-from insitu.formats.hdf5.structures.fractal_heap import cached_heap_objects, read_heap_objects
 from insitu.formats.hdf5.structures.message_cache import parse_once, recall, remember
 from insitu.formats.hdf5.structures.messages import ATTRIBUTE, ATTRIBUTE_INFO, DATASPACE, DATATYPE, Message
-from insitu.formats.hdf5.structures.shared_messages import read_shared, read_shared_in_heap, resolve_shared
 from insitu.formats.parsing.fields import check_length
 from insitu.formats.parsing.scheduler import Parallel, Shared, Walk
 
@@ -75,6 +72,8 @@ def read_attributes(file: FileContext, messages: list[Message]) -> Walk[list[Att
     for message in messages:
         if message.kind == ATTRIBUTE:
             if message.shared:
+                from insitu.formats.hdf5.structures.shared_messages import resolve_shared
+
                 message = yield from resolve_shared(file, message)
             bodies.append((message.order, message.body))
         elif message.kind == ATTRIBUTE_INFO:
@@ -131,6 +130,9 @@ def _dense_in_memory(file: FileContext, body: bytes) -> list[tuple[int, bytes]] 
     heap, tree = _dense_addresses(file, body)
     if heap == file.undefined or tree == file.undefined:
         return []
+    from insitu.formats.hdf5.structures.btree_v2 import cached_records
+    from insitu.formats.hdf5.structures.fractal_heap import cached_heap_objects
+
     records = cached_records(file, tree, (8,))
     if records is None:
         return None
@@ -157,10 +159,15 @@ def _read_dense(file: FileContext, body: bytes) -> Walk[list[tuple[int, bytes]]]
     heap, tree = _dense_addresses(file, body)
     if heap == file.undefined or tree == file.undefined:
         return []
+    from insitu.formats.hdf5.structures.btree_v2 import read_records
+    from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
+
     records = yield from read_records(file, tree, (8,))
     own, shared, orders = _split_records(records)
     bodies = yield from read_heap_objects(file, heap, own)
     if shared:
+        from insitu.formats.hdf5.structures.shared_messages import read_shared_in_heap
+
         bodies += yield from read_shared_in_heap(file, ATTRIBUTE, shared)
     return list(zip(orders, bodies, strict=True))
 
@@ -229,6 +236,8 @@ def _parse_head(
 
 def _parse_with_shared_parts(file: FileContext, body: bytes) -> Walk[Attribute]:
     """Bit 0 of the flags: the datatype is elsewhere (committed); bit 1: the dataspace."""
+    from insitu.formats.hdf5.structures.shared_messages import read_shared
+
     begin, name, kind, space = _field_sizes(body)
     at = begin + name
     datatype = extent = None

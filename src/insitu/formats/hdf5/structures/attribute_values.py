@@ -13,8 +13,6 @@ import numpy as np
 
 from insitu.errors import FormatError
 from insitu.formats.hdf5.codecs.fixed_text import end_texts
-from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
-from insitu.formats.hdf5.codecs.records import decode_records
 from insitu.formats.hdf5.structures.dataspace import Dataspace
 from insitu.formats.hdf5.structures.datatype import Datatype
 from insitu.formats.hdf5.structures.type_description import describe_type
@@ -44,8 +42,12 @@ def plain_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
         return np.empty(0, dtype.newbyteorder("="))
     shape = space.shape + datatype.shape
     if datatype.members:
+        from insitu.formats.hdf5.codecs.records import decode_records
+
         whole = decode_records(data, {"type": describe_type(datatype)})
     elif datatype.number is not None:
+        from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
+
         whole = convert_numbers(data, dict(datatype.number), dtype)
     else:
         whole = np.frombuffer(end_record_texts(data, datatype) if datatype.texts else data, dtype)

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from insitu.errors import FormatError, UnsupportedError
-from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
 from insitu.formats.hdf5.structures.number_types import NumberLayout, fixed_point, floating_point
 from insitu.formats.parsing.fields import check_length, take_uint
 
@@ -276,11 +275,12 @@ def _enumeration(body: bytes, at: int, count: int, version: int, depth: int) -> 
     if at + count * base.size > len(body):
         raise FormatError("the values of an enumeration are cut off", structure="datatype")
     encoded = body[at : at + count * base.size]
-    values = (
-        np.frombuffer(encoded, base.dtype)
-        if base.number is None
-        else convert_numbers(encoded, dict(base.number), base.dtype)
-    )
+    if base.number is None:
+        values = np.frombuffer(encoded, base.dtype)
+    else:
+        from insitu.formats.hdf5.codecs.odd_numbers import convert_numbers
+
+        values = convert_numbers(encoded, dict(base.number), base.dtype)
     members = MappingProxyType(dict(zip(names, values.tolist(), strict=True)))
     at += count * base.size
     if base.dtype == np.int8 and members == {"FALSE": 0, "TRUE": 1}:  # how h5py stores bool

@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from insitu.errors import FormatError
-from insitu.formats.hdf5.structures.btree_v2 import read_records
 from insitu.formats.hdf5.structures.file import FileContext
-from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
 from insitu.formats.hdf5.structures.messages import LINK, LINK_INFO, Message
 from insitu.formats.parsing.fields import check_length, take_bytes, take_uint
 from insitu.formats.parsing.scheduler import Walk
@@ -48,6 +46,9 @@ def read_links(file: FileContext, messages: list[Message]) -> Walk[tuple[list[Li
         tree = take_uint(body, at + width, width, "link info message")
         if heap == file.undefined or tree == file.undefined:
             continue
+        from insitu.formats.hdf5.structures.btree_v2 import read_records
+        from insitu.formats.hdf5.structures.fractal_heap import read_heap_objects
+
         # Type 5: a hash of the name (4 bytes), then the heap id (7 bytes).
         records = yield from read_records(file, tree, (5,))
         found = yield from read_heap_objects(file, heap, tuple(record[4:] for record in records))
