@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(addpre
 # Work stealing gives each worker whole modules at first, so that their fixtures are made once.
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
-.PHONY: setup asan demo servers quick test test-latest test-remote update-constraints test-files check format bench docs fuzz random-programs clean clients hdf4 page pictures wheel
+.PHONY: setup asan demo servers quick test test-latest test-free-threaded test-remote update-constraints test-files check format bench docs fuzz random-programs clean clients hdf4 page pictures wheel
 
 setup: $(VENV)/ready
 
@@ -46,6 +46,20 @@ test: setup servers clients hdf4
 test-latest:
 	rm -f .venv-latest/ready
 	$(MAKE) test VENV=.venv-latest CONSTRAINTS= PIP='$(subst $(VENV),.venv-latest,$(BIN))/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager'
+
+# Reading and reducing without the GIL: FREE_THREADED_PYTHON=/usr/local/bin/python3.14t make test-free-threaded
+# Packages with a wheel for it, and google-crc32c, which computes in Python there. cftime has not said that it needs no GIL.
+FREE_THREADED_PYTHON ?= python3.14t
+FREE := .venv-free-threaded/bin/python
+test-free-threaded:
+	test -x $(FREE) || "$(FREE_THREADED_PYTHON)" -m venv .venv-free-threaded
+	$(FREE) -m pip install --quiet --disable-pip-version-check --prefer-binary setuptools numpy pandas xarray pyarrow numcodecs obstore \
+		google-crc32c rich typer urllib3 cftime cbor2 starlette uvicorn prometheus_client h5py h5netcdf netcdf4 hdf5plugin imagecodecs \
+		zarr dask distributed scipy fsspec pyproj tifffile numpy_groupies httpx hypothesis pytest pytest-timeout pytest-xdist
+	python3 scripts/native_sources.py || true
+	INSITU_REQUIRE_EXTENSIONS=1 $(FREE) setup.py -q build_ext --inplace --build-temp build/free-threaded
+	PYTHON_GIL=0 PYTHONPATH=src:tests $(FREE) -m pytest -q -W "ignore:numpy.ndarray size changed" -W "ignore:As the c extension" \
+		-W ignore::DeprecationWarning tests/reading tests/reducing tests/test_gil.py tests/test_extensions.py
 
 # New pins for this Python version, from a fresh environment with the newest releases (PYTHON=python3.13 make update-constraints for another one).
 update-constraints:

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -76,33 +75,41 @@ class Deadline:
             raise LateError("the request took longer than this server allows")
 
 
-_current: ContextVar[Deadline | None] = ContextVar("insitu_deadline", default=None)
+class _Current(threading.local):
+    """The deadline of each thread's work. Not a context variable: free-threaded Python hands those of a thread on to
+    the threads that it starts, and a pool keeps its threads for longer than one request.
+    """
+
+    deadline: Deadline | None = None
+
+
+_current = _Current()
 _adding = fork_safe_lock()
 
 
 def check_deadline() -> None:
     """Raise `LateError` if the work of this thread has a deadline that is over."""
-    deadline = _current.get()
+    deadline = _current.deadline
     if deadline is not None:
         deadline.check()
 
 
 def current_deadline() -> Deadline | None:
     """Return the deadline of this thread's work, if it has one."""
-    return _current.get()
+    return _current.deadline
 
 
 def cap_to_deadline(until: float) -> float:
     """Return `until` or the end of this thread's deadline, whichever is earlier, by the monotonic
     clock.
     """
-    deadline = _current.get()
+    deadline = _current.deadline
     return until if deadline is None else min(until, deadline.at)
 
 
 def cap_threads(count: int) -> int:
     """Return `count` or the number of threads that this thread's work may use, whichever is smaller."""
-    deadline = _current.get()
+    deadline = _current.deadline
     return count if deadline is None or deadline.threads is None else min(count, deadline.threads)
 
 
@@ -117,13 +124,13 @@ def deadline_scope(deadline: Deadline | None) -> Iterator[None]:
     Traceback (most recent call last):
     insitu.cancellation.LateError: the request took longer than this server allows
     """
-    measured = deadline is not None and _current.get() is not deadline
+    measured = deadline is not None and _current.deadline is not deadline
     began = time.thread_time() if measured else 0.0
-    before = _current.set(deadline)
+    before, _current.deadline = _current.deadline, deadline
     try:
         yield
     finally:
-        _current.reset(before)
+        _current.deadline = before
         if measured and deadline is not None:
             with _adding:
                 deadline.processor_seconds += time.thread_time() - began
@@ -131,7 +138,7 @@ def deadline_scope(deadline: Deadline | None) -> Iterator[None]:
 
 def carry_deadline(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Return `function` as work under the caller's deadline, to be handed to another thread."""
-    deadline = _current.get()
+    deadline = _current.deadline
     if deadline is None:
         return function
 
@@ -144,7 +151,7 @@ def carry_deadline(function: Callable[Arguments, Result]) -> Callable[Arguments,
 
 def wait_for_event(event: threading.Event) -> None:
     """Wait until another thread sets `event`, but not past the deadline of this thread's work."""
-    if _current.get() is None:
+    if _current.deadline is None:
         event.wait()
         return
     while not event.wait(_POLL_SECONDS):

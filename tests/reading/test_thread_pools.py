@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from functools import partial
 
 import pytest
 
-from insitu.cancellation import Deadline, LateError, check_deadline, deadline_scope
+from insitu.cancellation import Deadline, LateError, check_deadline, current_deadline, deadline_scope
 from insitu.reading import thread_pools
 from insitu.reading.thread_pools import run_tasks
 from waiting import LONG
@@ -90,3 +91,15 @@ def test_what_is_no_exception_is_raised_too() -> None:
 
     with pytest.raises(SystemExit):
         run_tasks([task] * 2, False, _no_stop)
+
+
+def test_a_thread_that_is_started_has_no_deadline_of_its_starter() -> None:
+    """Free-threaded Python copies the context of the starter; a thread of a pool outlives the request."""
+    found: list[object] = []
+    with deadline_scope(Deadline.after(LONG)):
+        thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(lambda: found.append(current_deadline()),)
+        )
+        thread.start()
+        thread.join()
+    assert found == [None]

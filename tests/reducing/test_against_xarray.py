@@ -155,8 +155,12 @@ def compare(
 
 
 def test_a_median_of_nothing_along_several_axes() -> None:
-    """NumPy has no such median, and says so in its own words."""
+    """Before 2.5 NumPy has no such median, and says so in its own words; then it is nothing."""
     case = chunked(np.zeros((2, 3, 4), "i4"), (1, 3, 4), "nothing")
+    if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
+        found = reduced(case, ["median"], (0, 2), (slice(None), slice(0)), False)["median"]
+        assert (found.shape, found.dtype) == ((0,), np.float64)
+        return
     with pytest.raises(ModelError, match="empty selection"):
         reduced(case, ["median"], (0, 2), (slice(None), slice(0)), False)
 

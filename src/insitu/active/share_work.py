@@ -14,7 +14,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from insitu.cancellation import check_deadline
+from insitu.cancellation import carry_deadline, check_deadline
 from insitu.errors import InsituError
 
 __all__ = ["SharedWork", "Worker", "WorkerLostError"]
@@ -97,7 +97,10 @@ class SharedWork(Generic[Answer]):
         # Daemons: after an error nobody waits for what a worker still does.
         threads = [
             threading.Thread(
-                target=copy_context().run, args=(self._run_worker, worker), daemon=True, name="insitu-share"
+                target=copy_context().run,
+                args=(carry_deadline(self._run_worker), worker),
+                daemon=True,
+                name="insitu-share",
             )
             for worker in self.workers
             for _ in range(worker.threads)

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["STATISTICS"]
 
+PROMOTES_MISSING = np.lib.NumpyVersion(np.__version__) >= "2.5.5"
+"""Whether NumPy gives several quantiles of a column without values the type that those of other columns have."""
+
 # Sums and products.
 
 
@@ -180,7 +183,9 @@ def _quantile(values: Array, axes: tuple[int, ...], rules: ReductionRules, skips
     if counts.min() < len(rows):
         rows = np.take_along_axis(rows, np.argsort(missing, axis=0, kind="stable"), 0)
     dtype = quantile(rows[:1, :1], q).dtype
-    found = np.full((*q.shape, rows.shape[1]), np.nan, dtype if counts[0] else rows.dtype)  # NumPy's: of the first one
+    if not counts[0] and not (q.ndim and PROMOTES_MISSING):  # NumPy's type is that of the first column
+        dtype = rows.dtype
+    found = np.full((*q.shape, rows.shape[1]), np.nan, dtype)
     for count in np.unique(counts[counts > 0]).tolist():
         these = counts == count
         found[..., these] = quantile(rows[:count, these], q, axis=0)
