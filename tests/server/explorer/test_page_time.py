@@ -142,6 +142,29 @@ def test_frames_are_asked_for_once_and_ahead(tmp_path: Path) -> None:
     assert ended == [8]
 
 
+def test_a_frame_that_was_ended_is_asked_for_again(tmp_path: Path) -> None:
+    """Whoever wants it at once after its end gets it, not the error of the one before; one that is there stays."""
+    code = """await (async () => {
+        const requested = [];
+        const ask = (route, { at }, signal) => {
+            requested.push(at);
+            return new Promise((resolve, reject) => {
+                signal.addEventListener("abort", () => reject(signal.reason));
+                setTimeout(() => resolve({ arrays: { values: new Uint8Array(at) } }), 20);
+            });
+        };
+        const frames = new module.Frames("field", ask);
+        const controllers = [new AbortController(), new AbortController(), new AbortController()];
+        const ended = frames.get({ at: 1 }, controllers[0].signal).catch(() => "ended");
+        controllers[0].abort();
+        const found = await frames.get({ at: 1 }, controllers[1].signal);
+        controllers[1].abort();
+        await frames.get({ at: 1 }, controllers[2].signal);
+        return [requested, await ended, found.arrays.values.length];
+    })()"""
+    assert run_module(tmp_path, "frames.js", code) == [[1, 1], "ended", 1]
+
+
 @pytest.mark.servers
 def test_the_calendar_of_a_side(tmp_path: Path) -> None:
     values = np.arange(12.0).reshape(3, 4)

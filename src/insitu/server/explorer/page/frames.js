@@ -12,7 +12,7 @@ const AT_ONCE = 4; // requests ahead; a browser has six connections to a server
 /**
  * A picture that is there, or under way.
  *
- * @typedef {{ answer: Promise<BinaryAnswer>, bytes: number, asked: number, ahead: AbortController | null }} Frame
+ * @typedef {{ answer: Promise<BinaryAnswer>, bytes: number, asked: number, signal: AbortSignal, ahead: AbortController | null }} Frame
  */
 
 /** Answers by their parameters, the least used leave first. */
@@ -38,7 +38,9 @@ export class Frames {
   get(parameters, signal) {
     const key = JSON.stringify(parameters);
     const known = this.#frames.get(key);
-    if (known && performance.now() - known.asked < MOST_AGE) {
+    // One that was ended on the way is here until its promise says so.
+    const isThere = known && (known.bytes || !known.signal.aborted);
+    if (known && isThere && performance.now() - known.asked < MOST_AGE) {
       this.#frames.delete(key);
       this.#frames.set(key, known);
       known.ahead = null; // it is wanted now: what is asked for next does not end it
@@ -78,7 +80,7 @@ export class Frames {
    */
   #start(key, parameters, signal, ahead) {
     /** @type {Frame} */
-    const frame = { answer: this.ask(this.route, parameters, signal), bytes: 0, asked: performance.now(), ahead };
+    const frame = { answer: this.ask(this.route, parameters, signal), bytes: 0, asked: performance.now(), signal, ahead };
     this.#frames.set(key, frame);
     frame.answer.then(
       (answer) => {
