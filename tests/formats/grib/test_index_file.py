@@ -14,7 +14,7 @@ import pytest
 import xarray
 
 import insitu
-from insitu.errors import FormatError, NotFoundError
+from insitu.errors import FormatError, InsituWarning, NotFoundError
 from insitu.formats.grib import mars
 from insitu.formats.grib.index_file import read_index
 from insitu.formats.parsing.read_cache import ReadCache
@@ -151,6 +151,22 @@ def test_an_index_without_all_messages(tmp_path: Path, make: Makes, lines: tuple
         insitu.scan(tmp_path / side, decode=False)
     with pytest.raises(FormatError, match=message):
         insitu.open_forecasts([tmp_path / side])
+
+
+@pytest.mark.parametrize("left_out", [0, 1, -1])
+def test_an_index_of_ecmwf_without_all_messages(tmp_path: Path, make: Makes, left_out: int) -> None:
+    """Its lines have lengths of their own, so it may be a selection: it is read, and says so."""
+    data, side = _write(tmp_path, "index", "a", _day(make, 20240101, (3, 6, 9)))
+    whole = (tmp_path / side).read_text().splitlines(keepends=True)
+    assert (
+        insitu.scan(tmp_path / side, decode=False).arrays.keys()
+        == insitu.scan(tmp_path / data, decode=False).arrays.keys()
+    )
+    del whole[left_out]
+    (tmp_path / side).write_text("".join(whole))
+    with pytest.warns(InsituWarning, match=r"a\.index lists only some messages of .*a\.grib2: "):
+        found = insitu.scan(tmp_path / side, decode=False)
+    assert found.arrays
 
 
 @pytest.mark.parametrize(

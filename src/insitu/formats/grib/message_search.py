@@ -15,7 +15,7 @@ from insitu.errors import FormatError, InsituError
 from insitu.formats.grib.sections import MAGIC, GribMessage, read_message, read_similar_message
 from insitu.formats.parsing.scheduler import ExactRanges, Parallel, Walk, to_format_error
 
-__all__ = ["PADDING", "find_messages", "first_message", "message_length", "read_messages_at"]
+__all__ = ["PADDING", "fills_file", "find_messages", "first_message", "message_length", "read_messages_at"]
 
 END = b"7777"
 HOP = 384
@@ -165,6 +165,15 @@ def _follow_messages(first: int, stop: int, size: int, broken: OnBrokenMessage) 
         if tail != END:
             broken(found[-1].offset, _no_end_error(found.pop()))
     return found, at
+
+
+def fills_file(places: Sequence[tuple[int, int]], size: int, padding: int = PADDING) -> bool:
+    """Return whether messages at these offsets, of these lengths, follow each other and fill a file, but for less than
+    some bytes of padding.
+    """
+    begins, ends = [offset for offset, _ in places], [offset + length for offset, length in places]
+    gaps = [begin - end for begin, end in zip([*begins, size], [0, *ends], strict=True)]
+    return all(0 <= gap < padding for gap in gaps)
 
 
 def read_messages_at(

@@ -20,7 +20,13 @@ from insitu.formats.grib.codecs.subprocess_decoder import start_early
 from insitu.formats.grib.datasets import arrange_datasets, name_datasets
 from insitu.formats.grib.header_keys import UNDEFINED, describe
 from insitu.formats.grib.index_file import index_file_names, is_grib_index, read_index
-from insitu.formats.grib.message_search import PADDING, find_messages, first_message, message_length, read_messages_at
+from insitu.formats.grib.message_search import (
+    fills_file,
+    find_messages,
+    first_message,
+    message_length,
+    read_messages_at,
+)
 from insitu.formats.grib.sections import GribField, GribMessage
 from insitu.formats.grib.variables import FieldTable, GribCoordinate, GribVariable
 from insitu.formats.grib.vocabulary import ABOUT_FILE, COORDINATES
@@ -97,18 +103,10 @@ def _messages_by_index(window: ReadCache) -> list[GribMessage] | None:
                     lines = read_index(index, window.size)
                     places = list(dict.fromkeys((line.offset, line.length) for line in lines))
                     found: list[GribMessage] = run(read_messages_at(places, window.size, _refuse), window)
-                    return found if _fills_file(found, window.size) else None
+                    return found if fills_file([(one.offset, one.length) for one in found], window.size) else None
     except (FormatError, SourceError):
         return None  # the index is of no use: read the file itself
     return None
-
-
-def _fills_file(messages: list[GribMessage], size: int) -> bool:
-    """Return whether messages fill a file, but for some padding."""
-    ends = [message.offset + message.length for message in messages]
-    begins = [message.offset for message in messages]
-    gaps = [begin - end for begin, end in zip([*begins, size], [0, *ends], strict=True)]
-    return all(0 <= gap < PADDING for gap in gaps)
 
 
 def _refuse(offset: int, problem: InsituError) -> None:

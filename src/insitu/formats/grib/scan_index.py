@@ -13,11 +13,12 @@ error.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from insitu.errors import NotFoundError
+from insitu.errors import InsituWarning, NotFoundError
 from insitu.formats.grib.codecs.header_mark import LEVEL, RUN, START, common_mark, make_mark
 from insitu.formats.grib.composed_header import INSTANT_OF, compose_headers
 from insitu.formats.grib.header_keys import UNDEFINED, FieldDescription, describe
@@ -25,6 +26,7 @@ from insitu.formats.grib.index_file import IndexLine, data_file_names, is_grib_i
 from insitu.formats.grib.index_outline import check_last_message, outline_grib_index
 from insitu.formats.grib.inventory import ParsedLine, parse_inventory_line
 from insitu.formats.grib.mars import field_kind, model_key, parameter_in_header, parse_mars_words
+from insitu.formats.grib.message_search import fills_file
 from insitu.formats.grib.sampled_messages import SampledMessages
 from insitu.formats.grib.scan import BrokenMessages, FoundFields, build_tree
 from insitu.formats.grib.sections import GribField
@@ -40,6 +42,8 @@ __all__ = ["GRIB_INDEX", "scan_grib_index"]
 
 ROUNDS = 8
 """Most rounds of reading messages of unexplained length."""
+SMALLEST = 64
+"""Bytes of a message, at least: a gap as large may be one."""
 Model = tuple[str, int]
 
 
@@ -68,6 +72,12 @@ def scan_grib_index(window: ReadCache, request: ScanRequest) -> VirtualGroup:
             last = max(lines, key=lambda line: line.offset)
             if file.local:  # far away it would be a request of its own
                 check_last_message(file.source.read, last.offset, last.length, file.size, window.url)
+            if not fills_file(sorted({(line.offset, line.length) for line in lines}), file.size, SMALLEST):
+                # It may be a selection that somebody made, so it is read as it is.
+                reason = f"{window.url} lists only some messages of {file.url}: the others are left out"
+                problems.note("messages", reason)
+                if request.errors != "keep":
+                    warnings.warn(reason, InsituWarning, stacklevel=2)
         broken = BrokenMessages(problems, file.url)
         samples = SampledMessages(file, {line.offset: line.length for line in lines}, broken)
         table = _table(lines, samples)
