@@ -73,9 +73,7 @@ def _test_of_computing(item: pytest.Item) -> str:
 def _is_left_out(item: pytest.Item) -> bool:
     """Return whether a test of computing takes Dask arrays, or long."""
     name, _, parameters = _test_of_computing(item).partition("[")
-    chosen = getattr(getattr(item, "callspec", None), "params", {})
-    takes_dask = any("dask" in parameter and value is True for parameter, value in chosen.items())
-    return takes_dask or "dask" in f"{name.rpartition('::')[2]}[{parameters}" or name in LEFT_OUT
+    return "dask" in f"{name.rpartition('::')[2]}[{parameters}" or name in LEFT_OUT
 
 
 def _is_fixture(value: Any) -> bool:

@@ -22,7 +22,7 @@ from random_programs.suite import LEVELS, open_archive, run_cases
 from server.serving import serving
 
 ARCHIVES = range(24)
-PROGRAMS = {"xarray": 12, "numpy": 24}
+PROGRAMS = {"xarray": 20, "numpy": 40}
 BESIDE_A_SERVER = range(0, 24, 4)
 
 
